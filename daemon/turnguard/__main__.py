@@ -1,0 +1,7 @@
+"""`python -m turnguard`."""
+
+import sys
+
+from turnguard.cli import main
+
+sys.exit(main())

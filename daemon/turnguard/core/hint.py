@@ -1,0 +1,224 @@
+"""What a call is about: its hint, and its class.
+
+A hint is the program and subcommand of a shell call, or the sub-command of an editor. Rules: our progress guard.
+Commands are split at their operators, quoted or not: the first words are what matters, and those are seldom quoted.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice, pairwise
+from typing import Literal
+
+import msgspec
+from msgspec import Raw
+
+from turnguard.core.javascript import Json, parse, utf8
+
+MAX_HINT_LENGTH = 80
+"""Characters of a hint: it is kept with the call, and a command may begin with a word of any length."""
+
+MAX_WORDS = 60
+"""Words of a command line's part that are looked at; a program that comes later than that is not found."""
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+SHELL_TOOLS = frozenset(
+    {"bash", "shell", "exec", "exec_command", "shell_command", "execute_bash", "run_shell_command", "run_terminal_cmd"}
+    | {"terminal", "powershell", "local_shell", "run", "run_command", "execute_command", "shell_exec", "unified_exec"}
+)
+EDIT_WORDS = frozenset({"edit", "multiedit", "write", "create", "replace", "insert", "append", "patch", "overwrite"})
+EDITOR_WORDS = EDIT_WORDS | {"editor"}
+
+_HUMP = re.compile("(?<=[a-z0-9])(?=[A-Z])")
+_NO_WORD = re.compile(r"[\W_]+")
+
+
+def last_part(tool: str) -> str:
+    """A tool's name without the server it came from: what follows the last `__`."""
+    return tool.rpartition("__")[2]
+
+
+def words_of(name: str) -> frozenset[str]:
+    """The words of a name in lower case: `MultiEdit` is multi and edit, `replace_in_file` replace, in and file."""
+    return frozenset(_NO_WORD.split(_HUMP.sub(" ", name).lower()))
+
+
+def is_editor(tool: str) -> bool:
+    """Whether a tool may be one that edits, by any word of its whole name."""
+    return not EDITOR_WORDS.isdisjoint(words_of(tool))
+
+
+# --- classes ----------------------------------------------------------------------------------------------------------
+
+CallClass = Literal["poll", "edit", "final", "other"]
+
+POLL_VERBS = frozenset({"sleep", "wait", "watch"})
+EDIT_VERBS = frozenset({"create", "insert", "str_replace", "replace", "write", "append"})
+FINAL_NAMES = frozenset(
+    {"finish", "submit", "done", "complete", "attempt_completion", "final_answer", "finalize", "task_complete"}
+)
+POLL_NAMES = frozenset({"bashoutput", "taskoutput", "command_status"})
+POLL_WORDS = frozenset({"wait", "poll", "sleep", "stdin", "monitor", "watch"})
+NO_EDIT_WORDS = frozenset({"editor", "tool", "view", "read", "stdin", "todo", "task"})
+
+MAX_REMEMBERED = 100
+"""Characters of a tool's name up to which its class is remembered: a process must not keep what it is sent."""
+
+
+def call_class(tool: str, hint: str | None) -> CallClass:
+    """What kind of call it is, by the tool's name and the first word of its hint: the first rule that fits."""
+    words = hint.split(None, 1) if hint else ()
+    verb = words[0].lower() if words else ""
+    return (_class if len(tool) + len(verb) > MAX_REMEMBERED else _remembered_class)(tool, verb)
+
+
+def _class(tool: str, verb: str) -> CallClass:
+    if verb in POLL_VERBS:
+        return "poll"
+    if verb in EDIT_VERBS and is_editor(tool):
+        return "edit"
+    name = last_part(tool)
+    if name.lower() in FINAL_NAMES:
+        return "final"
+    words = words_of(name)
+    if name.lower() in POLL_NAMES or not POLL_WORDS.isdisjoint(words):
+        return "poll"
+    if not EDIT_WORDS.isdisjoint(words) and NO_EDIT_WORDS.isdisjoint(words):
+        return "edit"
+    return "other"
+
+
+_remembered_class = lru_cache(maxsize=1024)(_class)
+
+
+# --- the arguments ----------------------------------------------------------------------------------------------------
+
+COMMAND_MEMBERS = ("command", "cmd", "CommandLine", "script")
+"""Under which names shell tools take their command: most, Codex, Windsurf, PowerShell tools."""
+
+_MEMBERS = msgspec.json.Decoder(dict[str, Raw])
+_SUB_COMMAND = re.compile(r"\w+")
+_COMMAND_OPTION = re.compile(r"-\w*c|-command|/c", re.IGNORECASE)
+
+
+def call_hint(tool: str, args: Raw | bytes) -> str | None:
+    """The hint of a call by its arguments, which are JSON text; None where there is nothing to tell.
+
+    Raises NotJsonError or NestingError.
+    """
+    if last_part(tool).lower() in SHELL_TOOLS:
+        command = _command_text(_member(args, COMMAND_MEMBERS))
+        return None if command is None else shell_hint(command)
+    if is_editor(tool):
+        command = _member(args, COMMAND_MEMBERS[:1])
+        if isinstance(command, str) and _SUB_COMMAND.fullmatch(command):
+            return command[:MAX_HINT_LENGTH]
+    return None
+
+
+def _member(args: Raw | bytes, names: Sequence[str]) -> Json:
+    """The first of these members that the arguments have."""
+    try:
+        members = _MEMBERS.decode(args)
+    except msgspec.DecodeError:  # no object, or a lone surrogate somewhere
+        plain = parse(bytes(args))
+        return next((plain[name] for name in names if name in plain), None) if isinstance(plain, dict) else None
+    return next((parse(bytes(members[name])) for name in names if name in members), None)
+
+
+def _command_text(command: Json) -> str | None:
+    """The text of a command; of `[bash, -lc, text]` that text."""
+    if not isinstance(command, list):
+        return command if isinstance(command, str) else None
+    words = [word for word in command if isinstance(word, str)]
+    if len(words) > 2 and _COMMAND_OPTION.fullmatch(words[1]):
+        return words[2]
+    return " ".join(words)
+
+
+# --- shell commands ---------------------------------------------------------------------------------------------------
+
+PREPARATIONS = frozenset({"cd", "export", "set", "source", ".", "pushd", "echo", "sleep"})
+"""What a longer command line does besides its business."""
+
+WRAPPERS = {
+    "sudo": frozenset({"-u", "-g"}),
+    "time": frozenset[str](),
+    "nohup": frozenset[str](),
+    "env": frozenset({"-u", "-C"}),
+    "exec": frozenset({"-a"}),
+    "command": frozenset[str](),
+    "timeout": frozenset({"-s", "-k", "--signal", "--kill-after"}),
+}
+"""Programs that run another one, and those of their options that take the next word as value."""
+
+WITH_SUBCOMMANDS = frozenset(
+    {"git", "npm", "npx", "pnpm", "yarn", "docker", "podman", "cargo", "go", "pip", "pip3", "uv", "kubectl", "helm"}
+    | {"gh", "make", "apt", "apt-get", "poetry", "bun", "deno", "dotnet", "mvn", "gradle", "terraform", "systemctl"}
+    | {"brew"}
+)
+WITH_A_WORD_MORE = frozenset({"run", "exec", "compose"})
+
+_SEGMENT_ENDS = re.compile(r"&&|\|\||[;|\n]")
+_WORD = re.compile(r""" (?: "[^"]*+" | '[^']*+' | \S )++ """, re.VERBOSE)
+_SLASH = re.compile(r"[/\\]")
+_ASSIGNMENT = re.compile(r"\w+\+?=")
+_PYTHON = re.compile(r"python[0-9.]*(?:\.exe)?")
+
+
+def shell_hint(command: str) -> str | None:
+    """Program and subcommand of the first part of a command line that has some: `cd /x && FOO=1 pytest -q` → `pytest`.
+
+    Comments are no parts; where there are several parts, those that only prepare are passed over.
+    """
+    segments = [segment for part in _SEGMENT_ENDS.split(command) if (segment := part.strip())]
+    segments = [segment for segment in segments if not segment.startswith("#")]
+    for segment in segments:
+        program, rest = _program(segment)
+        if program and (len(segments) == 1 or program not in PREPARATIONS):
+            hint = " ".join([program, *_subcommand(program, rest)])[:MAX_HINT_LENGTH]
+            return utf8(hint).decode()  # a lone surrogate could not be written later
+    return None
+
+
+def _program(segment: str) -> tuple[str, list[str]]:
+    """The base name of the program that a segment runs, empty when it runs none, and the words after it."""
+    words = [word[0] for word in islice(_WORD.finditer(segment), MAX_WORDS)]
+    while words:
+        word = words.pop(0)
+        program = _SLASH.split(_unquoted(word))[-1]
+        if _ASSIGNMENT.match(word):
+            continue
+        if program not in WRAPPERS:
+            return program, words
+        while words and words[0].startswith("-"):
+            del words[: 2 if words[0] in WRAPPERS[program] else 1]
+        if program == "timeout":
+            del words[:1]
+    return "", []
+
+
+def _subcommand(program: str, rest: Sequence[str]) -> list[str]:
+    if _PYTHON.fullmatch(program):
+        return _python_module(rest)
+    if program not in WITH_SUBCOMMANDS:
+        return []
+    for place, word in enumerate(rest, start=1):
+        if not word.startswith("-"):
+            more = rest[place : place + 1] if word in WITH_A_WORD_MORE else ()
+            return [_unquoted(each) for each in (word, *more) if not each.startswith("-")]
+    return []
+
+
+def _python_module(options: Sequence[str]) -> list[str]:
+    for option, value in pairwise(options):
+        if option == "-m":
+            return ["-m", _unquoted(value)]
+        if not option.startswith("-"):
+            break
+    return []
+
+
+def _unquoted(word: str) -> str:
+    return word.strip("\"'")

@@ -1,0 +1,118 @@
+"""The always-on key counter of a turn: how many calls, and how often the most repeated one was made."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from turnguard.core.bounds import MAX_KEYS_A_TURN
+
+SHA256_HEX_LENGTH = 64
+
+CountedKey = int | str
+"""A SHA-256 digest is held as the number of its first 128 bits, which takes half the memory; any other key as it is."""
+
+
+def counted(key: str) -> CountedKey:
+    """The form in which the counter holds a key."""
+    if len(key) != SHA256_HEX_LENGTH:
+        return key
+    try:
+        return int(key[:32], 16)
+    except ValueError:
+        return key
+
+
+def write_key(key: CountedKey | None) -> list[str] | None:
+    """A key as plain values: a digest as a hexadecimal number, since JSON has no numbers so large."""
+    if key is None:
+        return None
+    return ["digest", hex(key)] if isinstance(key, int) else ["key", key]
+
+
+def read_key(written: list[str] | None) -> CountedKey | None:
+    """The key that `write_key` wrote."""
+    if written is None:
+        return None
+    kind, text = written
+    return int(text, 16) if kind == "digest" else text
+
+
+class KeyCounter:
+    """Counts calls and keys.
+
+    `max_repeat` is a running maximum over keys; `max_tool` is the tool that reached it and `max_key` its key. A retry
+    puts the total back to the last commit and forgets every key, committed ones too, as upstream does.
+    """
+
+    __slots__ = ("committed", "counts", "max_key", "max_repeat", "max_tool", "total")
+
+    def __init__(self) -> None:
+        self.counts: dict[CountedKey, int] = {}
+        self.total = 0
+        self.committed = 0
+        self.clear_repeats()
+
+    def add(self, key: CountedKey | None, tool: str | None) -> None:
+        """Counts one call. `key` None: a call that is never identical to another."""
+        self.total += 1
+        if key is None:
+            return
+        repeat = self.counts.get(key, 0) + 1
+        if repeat == 1 and len(self.counts) >= MAX_KEYS_A_TURN:
+            return
+        self.counts[key] = repeat
+        self.note_repeat(repeat, key, tool)
+
+    def note_repeat(self, repeat: int, key: CountedKey, tool: str | None) -> None:
+        """Raises the maximum, where another signal than the count of calls says that a call repeats."""
+        if repeat > self.max_repeat:
+            self.max_repeat, self.max_key, self.max_tool = repeat, key, tool
+
+    def take_back(self, keys: Iterable[CountedKey | None]) -> None:
+        """Uncounts calls that were refused and never ran."""
+        for key in keys:
+            self.total -= 1
+            if key is not None and (times := self.counts.get(key, 0)):
+                self.counts[key] = times - 1
+        most = max(self.counts, key=self.counts.__getitem__, default=None)
+        self.max_repeat = 0 if most is None else self.counts[most]
+        if most != self.max_key:
+            self.max_key, self.max_tool = most, None
+
+    def commit(self) -> None:
+        """The response ended cleanly: its calls stay counted whatever happens to later ones."""
+        self.committed = self.total
+
+    def roll_back(self) -> None:
+        """The response is streamed again."""
+        self.total = self.committed
+        self.clear_repeats()
+
+    def clear_repeats(self) -> None:
+        """Forgets every key; the total stays."""
+        self.counts.clear()
+        self.max_repeat = 0
+        self.max_key: CountedKey | None = None
+        self.max_tool: str | None = None
+
+    def reset(self) -> None:
+        """A new turn."""
+        self.total = self.committed = 0
+        self.clear_repeats()
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain values."""
+        return {
+            "counts": [[write_key(key), n] for key, n in self.counts.items()],
+            "total": self.total,
+            "committed": self.committed,
+            "maxRepeat": self.max_repeat,
+            "maxKey": write_key(self.max_key),
+            "maxTool": self.max_tool,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes a state that `snapshot` gave."""
+        self.counts = {key: n for written, n in state["counts"] if (key := read_key(written)) is not None}
+        self.total, self.committed = state["total"], state["committed"]
+        self.max_repeat, self.max_tool = state["maxRepeat"], state["maxTool"]
+        self.max_key = read_key(state["maxKey"])

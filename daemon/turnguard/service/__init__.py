@@ -1,0 +1,1 @@
+"""The JSON-RPC service for editors and other hosts, over stdio."""

@@ -1,0 +1,1 @@
+"""Settings: where values come from, and which of them hold."""

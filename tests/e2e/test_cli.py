@@ -1,0 +1,86 @@
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from tests.e2e.daemon import DEADLINE
+from turnguard import __version__
+
+
+def run(*arguments: str, argv: Sequence[str] = ("-m", "turnguard")) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *argv, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+
+
+def test_version() -> None:
+    ran = run("--version")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"turnguard {__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"]])
+def test_help(arguments: list[str]) -> None:
+    ran = run(*arguments)
+    assert ran.returncode == 0
+    assert "usage: turnguard" in ran.stdout
+    assert ran.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["bogus"], ["--bogus"], ["serve", "--bogus"], ["serve", "bogus"], ["serve", "--std"]]
+)
+def test_misuse_is_2_and_no_traceback(arguments: list[str]) -> None:
+    ran = run(*arguments)
+    assert ran.returncode == 2
+    assert ran.stdout == ""
+    assert "usage: turnguard" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("arguments", [["serve"], ["serve", "--stdio"]])
+def test_serve_without_input_ends_as_without_a_client(arguments: list[str]) -> None:
+    ran = run(*arguments)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the shell's way to close a stream")
+def test_serve_needs_its_streams() -> None:
+    closed = f"exec {sys.executable} -m turnguard serve <&- >&-"
+    ran = subprocess.run(["sh", "-c", closed], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "turnguard: expected stdin and stdout to be open\n"
+
+
+@pytest.mark.parametrize("command", ["--version", "--help"])
+def test_what_starts_often_does_not_wait_for_a_language_server(command: str) -> None:
+    ran = run(command, argv=("-X", "importtime", "-m", "turnguard"))
+    assert ran.returncode == 0
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in ran.stderr.splitlines()}
+    assert "argparse" in imported
+    assert imported.isdisjoint({"pygls", "lsprotocol", "asyncio", "msgspec", "logging"})
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals")
+def test_serve_on_a_terminal_says_what_it_waits_for() -> None:
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "turnguard", "serve"],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert "waiting for an editor" in process.stderr.readline()
+    os.write(ours, b"\x04")
+    out, errors = process.communicate(timeout=DEADLINE)
+    assert (process.returncode, out, errors) == (1, "", "")
+    os.close(ours)
+    os.close(theirs)

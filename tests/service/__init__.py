@@ -1,0 +1,1 @@
+"""The service, room by room, in this process."""

@@ -1,0 +1,219 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.build import call, calls, distinct
+from turnguard.core.bounds import IDLE_SESSION_SECONDS
+from turnguard.service.errors import INVALID_PARAMS, REQUEST_FAILED, STALE_TURN, UNKNOWN_SESSION, RequestError
+from turnguard.service.sessions import Sessions, new_seal
+from turnguard_protocol.events import Call, ToolCalls, TurnStarted
+from turnguard_protocol.methods import (
+    CloseSession,
+    GetSettings,
+    GetStatus,
+    ListSessions,
+    OpenSession,
+    Override,
+    PrepareStep,
+    Record,
+)
+from turnguard_protocol.settings import Settings
+from turnguard_protocol.verdicts import Action
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def sessions(clock: Clock) -> Sessions:
+    return Sessions(clock, limit=3)
+
+
+def cap(calls: int | None) -> Settings:
+    return msgspec.convert({"model": {"maxToolCallsPerTurn": calls}}, Settings)
+
+
+def value_and_origin(sessions: Sessions, session_id: str | None, name: str = "model.maxToolCallsPerTurn") -> Any:
+    report = sessions.settings(GetSettings(session_id))
+    return next((each.value, each.origin) for each in report.values if each.name == name)
+
+
+def changed_states(sessions: Sessions) -> list[tuple[str, str, int]]:
+    statuses: list[Any] = [notice.params for notice in sessions.take_changes()]
+    return [(status.session_id, status.state, status.totals.tool_calls) for status in statuses]
+
+
+def test_an_open_id_returns_its_session(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s", agent_id="agent", cwd="/w"))
+    sessions.record(Record("s", [distinct(2)]))
+    status = sessions.open(OpenSession("s", agent_id="other"))
+    assert (status.agent_id, status.cwd, status.totals.tool_calls) == ("agent", "/w", 2)
+
+
+def test_an_id_is_made_where_none_is_given(sessions: Sessions) -> None:
+    ids = {sessions.open(OpenSession()).session_id for _ in range(3)}
+    assert len(ids) == 3
+    assert {status.session_id for status in sessions.list_all(ListSessions()).sessions} == ids
+
+
+def test_no_more_sessions_than_the_limit(sessions: Sessions) -> None:
+    for name in "abc":
+        sessions.open(OpenSession(name))
+    with pytest.raises(RequestError, match="at most 3") as caught:
+        sessions.open(OpenSession("d"))
+    assert caught.value.code == REQUEST_FAILED
+    assert sessions.open(OpenSession("a")).session_id == "a"
+    sessions.close(CloseSession("a"))
+    sessions.open(OpenSession("d"))
+
+
+def test_sessions_nobody_spoke_of_are_dropped(sessions: Sessions, clock: Clock) -> None:
+    for name in "abc":
+        sessions.open(OpenSession(name))
+    clock.now += IDLE_SESSION_SECONDS - 1
+    sessions.status(GetStatus("b"))
+    clock.now += 1
+    with pytest.raises(RequestError) as caught:
+        sessions.status(GetStatus("a"))
+    assert caught.value.code == UNKNOWN_SESSION
+    assert [status.session_id for status in sessions.list_all(ListSessions()).sessions] == ["b"]
+    clock.now += IDLE_SESSION_SECONDS
+    sessions.open(OpenSession("d"))
+    assert [status.session_id for status in sessions.list_all(ListSessions()).sessions] == ["d"]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda sessions: sessions.record(Record("x", [])),
+        lambda sessions: sessions.prepare_step(PrepareStep("x")),
+        lambda sessions: sessions.override(Override("x", "disable")),
+        lambda sessions: sessions.status(GetStatus("x")),
+        lambda sessions: sessions.settings(GetSettings("x")),
+        lambda sessions: sessions.close(CloseSession("x")),
+    ],
+)
+def test_an_unknown_session_is_named(sessions: Sessions, ask: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        ask(sessions)
+    assert caught.value.code == UNKNOWN_SESSION
+    assert caught.value.data == {"errorKind": "session_not_found", "sessionId": "x"}
+
+
+def test_a_closed_session_is_gone(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s"))
+    assert sessions.close(CloseSession("s")) is None
+    sessions.open(OpenSession("s"))
+    sessions.record(Record("s", [TurnStarted("t"), distinct(3)]))
+    summary = sessions.close(CloseSession("s"))
+    assert summary is not None
+    assert (summary.turn_id, summary.totals.tool_calls) == ("t", 3)
+    with pytest.raises(RequestError):
+        sessions.status(GetStatus("s"))
+
+
+def test_every_layer_is_told_apart(sessions: Sessions) -> None:
+    assert value_and_origin(sessions, None) == (100, "default")
+    sessions.configure(cap(50))
+    assert value_and_origin(sessions, None) == (50, "client")
+    sessions.open(OpenSession("s", settings=cap(20)))
+    assert value_and_origin(sessions, "s") == (20, "session")
+    sessions.open(OpenSession("w", settings=cap(20), workspace_settings=cap(10)))
+    assert value_and_origin(sessions, "w") == (10, "workspace")
+    sessions.open(OpenSession("n", settings=cap(None)))
+    assert value_and_origin(sessions, "n") == (50, "client")
+
+
+def test_other_settings_hold_for_open_sessions_from_the_next_event(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s"))
+    sessions.open(OpenSession("own", settings=cap(50)))
+    for name in ("s", "own"):
+        sessions.record(Record(name, [distinct(4)]))
+    sessions.configure(cap(4))
+    assert sessions.record(Record("s", [distinct(1, start=10)])).action is Action.HALT
+    assert sessions.record(Record("own", [distinct(1, start=10)])).action is Action.ALLOW
+    sessions.configure(None)
+    assert value_and_origin(sessions, "s") == (100, "default")
+
+
+def test_an_event_that_cannot_be_identified_changes_nothing(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s"))
+    broken = Call("t", args=msgspec.Raw(b"[" * 600 + b"]" * 600))
+    with pytest.raises(RequestError) as caught:
+        sessions.record(Record("s", [TurnStarted("t"), calls(call(), broken)]))
+    assert (caught.value.code, caught.value.data.path) == (INVALID_PARAMS, "$.events[1].calls[1].args")
+    assert sessions.status(GetStatus("s")).totals.tool_calls == 0
+    assert changed_states(sessions) == []
+
+
+def test_a_stale_turn_is_told_the_current_one(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s"))
+    sessions.record(Record("s", [TurnStarted("new")]))
+    with pytest.raises(RequestError) as caught:
+        sessions.override(Override("s", "continueOnce", turn_id="old"))
+    assert (caught.value.code, caught.value.data) == (STALE_TURN, {"turnId": "new"})
+
+
+def test_every_fresh_finding_is_told_once(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s", settings=cap(2)))
+    sessions.record(Record("s", [distinct(2)]))
+    assert sessions.notices == []
+    verdict = sessions.record(Record("s", [distinct(1, start=5)]))
+    (notice,) = sessions.notices
+    assert notice.method == "turnguard/didDetectLoop"
+    loop: Any = notice.params
+    assert (loop.session_id, loop.turn_id, loop.finding) == ("s", verdict.turn_id, verdict.findings[0])
+    sessions.notices.clear()
+    assert sessions.record(Record("s", [distinct(1, start=6)])).action is Action.HALT
+    assert sessions.notices == []
+
+
+def test_a_change_is_told_in_its_last_state(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s"))
+    assert changed_states(sessions) == []
+    for n in range(5):
+        sessions.record(Record("s", [distinct(1, start=n)]))
+    assert changed_states(sessions) == [("s", "running", 5)]
+    assert changed_states(sessions) == []
+
+
+def test_what_changed_nothing_is_not_told(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s"))
+    sessions.record(Record("s", [ToolCalls([])]))
+    sessions.take_changes()
+    sessions.prepare_step(PrepareStep("s"))
+    sessions.record(Record("s", []))
+    assert changed_states(sessions) == []
+
+
+def test_the_end_of_a_session_is_told(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s"))
+    sessions.record(Record("s", [distinct(1)]))
+    sessions.close(CloseSession("s"))
+    assert changed_states(sessions) == [("s", "idle", 1)]
+
+
+def test_an_old_session_does_not_speak_for_a_new_one_of_the_same_id(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s"))
+    sessions.record(Record("s", [distinct(1)]))
+    sessions.close(CloseSession("s"))
+    sessions.open(OpenSession("s"))
+    assert changed_states(sessions) == []
+
+
+def test_a_seal_is_steady_and_its_own() -> None:
+    one, other = new_seal(), new_seal()
+    assert one("a" * 64) == one("a" * 64) != one("b" * 64)
+    assert one("a" * 64) != other("a" * 64)
+    assert one("\ud800") != one("a")

@@ -1,0 +1,99 @@
+"""What the documentation shows is what happens: its exchanges are played, its output is compared."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnguard.client import Connection
+from turnguard.framing import frame
+from turnguard.settings.layers import ROWS
+
+ROOT = Path(__file__).parents[1]
+
+Message = dict[str, Any]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def exchange(text: str) -> Iterator[tuple[str, Message]]:
+    """The messages of an example, each with the arrow before it."""
+    for arrow, message in re.findall(r"^(-->|<--) (.*?)(?=^-->|^<--|\Z)", text, re.DOTALL | re.MULTILINE):
+        yield arrow, json.loads(message)
+
+
+def talks(page: str) -> list[list[tuple[str, Message]]]:
+    """The exchanges of a page; each `initialize` begins a new one."""
+    talks: list[list[tuple[str, Message]]] = []
+    for block in blocks(page, "jsonc"):
+        for arrow, message in exchange(block):
+            if message.get("method") == "initialize":
+                talks.append([])
+            talks[-1].append((arrow, message))
+    return talks
+
+
+def identity(message: Message) -> tuple[str, object]:
+    return ("answer", message["id"]) if "id" in message else ("notification", message["method"])
+
+
+@pytest.mark.parametrize("talk", [*talks("README.md"), *talks("docs/protocol.md")])
+def test_an_exchange_is_what_the_daemon_says(talk: list[tuple[str, Message]]) -> None:
+    sent = [message for arrow, message in talk if arrow == "-->"]
+    told = [message for arrow, message in talk if arrow == "<--"]
+    connection = Connection([sys.executable, "-m", "turnguard", "serve"])
+    try:
+        connection.send(b"".join(frame(json.dumps(message).encode()) for message in sent))
+        connection.close_stdin()
+        heard = dict(received(connection))
+    finally:
+        connection.close()
+    for message in told:
+        actual = heard[identity(message)]
+        if message.get("method") == "turnguard/didDetectLoop":
+            assert message["params"].pop("verdict") == {"...": "the verdict above"}
+            assert actual["params"].pop("verdict")["admitted"] == []
+        assert actual == message
+
+
+def received(connection: Connection) -> Iterator[tuple[tuple[str, object], Message]]:
+    while True:
+        try:
+            message = json.loads(connection.receive())
+        except EOFError:
+            return
+        yield identity(message), message
+
+
+def test_the_readme_shows_what_the_demo_prints() -> None:
+    command = [sys.executable, "-m", "turnguard", "demo"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (shown,) = blocks("README.md", "text")
+    assert printed == shown
+
+
+def test_the_first_two_commands_of_the_readme_are_one_line_each() -> None:
+    demo, tests = (block.splitlines() for block in blocks("README.md", "sh")[:2])
+    assert [len(demo), len(tests)] == [1, 1]
+    assert demo[0].endswith(".venv/bin/turnguard demo")
+    assert tests[0].endswith("pytest")
+
+
+def test_the_readme_lists_every_setting() -> None:
+    listed = re.findall(r"^\| `((?:\w+\.)+\w+)` \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert listed == [row.name for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/protocol.md", "docs/why.md", "benchmarks/README.md"]
+)
+def test_links_lead_somewhere(page: str) -> None:
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", (ROOT / page).read_text("utf-8")):
+        assert (ROOT / page).parent.joinpath(link).exists(), link
