@@ -3,7 +3,8 @@
     python -m benchmarks.state [--sessions 10000] [--calls 20]
 
 Prints bytes per session by tracemalloc: the smallest thing that could count so many calls (a dict of 16-byte digests
-and their counts), then a SessionGuard that saw as many distinct calls, one a step, with their results. Every event is
+and their counts), then a SessionGuard that saw as many distinct calls, one a step, with their results: with Qwen Code's
+guards alone, as the gates are meant, and with all guards that are on by default. Every event is
 decoded from JSON, as in the daemon, so that no two sessions share a string. Fails when a session at rest costs more
 than its gate.
 """
@@ -22,6 +23,7 @@ import msgspec
 from turnguard.core.session import SessionGuard
 from turnguard.settings.layers import Merged
 from turnguard_protocol.events import Event
+from turnguard_protocol.settings import SettingsInForce
 
 EVENTS = msgspec.json.Decoder(list[Event])
 STEP_FINISHED = b'[{"type":"stepFinished"}]'
@@ -39,9 +41,14 @@ def counters(number: int, calls: int) -> dict[bytes, int]:
     return {sha256(f"{number} {call}".encode()).digest()[:16]: 1 for call in range(calls)}
 
 
-def session(number: int, calls: int, *, ids: bool = False, at_rest: bool = True) -> SessionGuard:
+TURN_GUARD_ALONE = msgspec.structs.replace(Merged([]).in_force(), loop_detection=None, progress="off")
+
+
+def session(
+    number: int, calls: int, *, ids: bool = False, at_rest: bool = True, settings: SettingsInForce = TURN_GUARD_ALONE
+) -> SessionGuard:
     """A session of one turn; at rest its last step is finished, else the result of the last call is awaited."""
-    guard = SessionGuard(f"session-{number}", Merged([]).in_force())
+    guard = SessionGuard(f"session-{number}", settings)
     for events in steps(number, calls, ids=ids):
         guard.record(EVENTS.decode(events))
     if at_rest:
@@ -59,9 +66,10 @@ def steps(number: int, calls: int, *, ids: bool) -> Iterator[bytes]:
 
 ROWS = (
     Row("counters alone: dict of 16-byte digests", counters),
-    Row("session, calls without ids", session, 2_500),
-    Row("session, calls with ids", partial(session, ids=True), 5_000),
-    Row("session, in the middle of a step", partial(session, ids=True, at_rest=False)),
+    Row("Qwen's guards, calls without ids", session, 2_500),
+    Row("Qwen's guards, calls with ids", partial(session, ids=True), 5_000),
+    Row("Qwen's guards, in the middle of a step", partial(session, ids=True, at_rest=False)),
+    Row("all guards as by default, with ids", partial(session, ids=True, settings=Merged([]).in_force())),
 )
 
 

@@ -133,12 +133,14 @@ class Connection:
         """Waits until the process has written, or takes more; whether it has written. Raises TimeoutError."""
         if not self._can_wait:
             return not for_writing
-        seconds = max(0.0, deadline - time.monotonic())
-        writable = (self._stdin,) if for_writing else ()
-        can_read, can_write, _ = select.select((self._stdout,), writable, (), seconds)
-        if not can_read and not can_write:
+        poll = select.poll()  # takes a file descriptor of any number, as select.select does not
+        poll.register(self._stdout, select.POLLIN)
+        if for_writing:
+            poll.register(self._stdin, select.POLLOUT)
+        ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1_000)
+        if not ready:
             raise TimeoutError("the daemon did not answer in time")
-        return bool(can_read)
+        return any(fd == self._stdout.fileno() for fd, _ in ready)
 
     def _read(self) -> bool:
         """Takes what the process has written; False at the end."""

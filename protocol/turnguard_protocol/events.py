@@ -5,9 +5,12 @@ lengths in their place (`turnguard.core.identity.identify` makes the second from
 event is expected.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+MAX_ITEMS = 10_000
+"""Events in a record, calls in a batch, results in an event; more are an error of that request."""
 
 Fidelity = Literal["full", "low", "none"]
 """How much of a call's identity is known. A call of fidelity `none` is never identical to another."""
@@ -140,14 +143,14 @@ class ToolCalls(Tagged, tag="toolCalls"):
     With the stream guard one response may come in several of these. `run_id` absent: the turn's id; None: no run.
     """
 
-    calls: list[Call]
+    calls: Annotated[list[Call], Meta(max_length=MAX_ITEMS)]
     run_id: str | UnsetType | None = UNSET
 
 
 class ToolResults(Tagged, tag="toolResults"):
     """Outcomes of calls, as they come. `run_id` as in `ToolCalls`."""
 
-    results: list[Result]
+    results: Annotated[list[Result], Meta(max_length=MAX_ITEMS)]
     run_id: str | UnsetType | None = UNSET
 
 

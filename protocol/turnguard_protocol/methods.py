@@ -1,12 +1,12 @@
 """The JSON-RPC methods: the params of each request, its result, and the notifications."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from turnguard_protocol.events import Event, ToolCalls
-from turnguard_protocol.settings import Settings, SettingsReport
+from turnguard_protocol.events import MAX_ITEMS, Event, ToolCalls
+from turnguard_protocol.settings import Positive, Settings, SettingsReport
 from turnguard_protocol.verdicts import (
     Answer,
     Finding,
@@ -42,7 +42,7 @@ class Record(Params):
     """
 
     session_id: str
-    events: list[Event]
+    events: Annotated[list[Event], Meta(max_length=MAX_ITEMS)]
 
     def __post_init__(self) -> None:
         for index, event in enumerate(self.events[:-1]):
@@ -57,19 +57,12 @@ class PrepareStep(Params):
 
 
 class Override(Params):
-    """Gets past a halt, or switches the guards off or on. `calls`: by how many calls `raiseCap` raises.
-
-    Raises ValueError when `calls` is not positive.
-    """
+    """Gets past a halt, or switches the guards off or on. `calls`: by how many calls `raiseCap` raises."""
 
     session_id: str
     action: OverrideAction
     turn_id: str | None = None
-    calls: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.calls is not None and self.calls < 1:
-            raise ValueError("Expected `int` >= 1 in `calls`")
+    calls: Positive | None = None
 
 
 class GetStatus(Params):

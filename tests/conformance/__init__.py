@@ -1,5 +1,7 @@
-"""Replays recorded behaviour of Qwen Code 0.24.4 against the guards: `python -m tests.conformance FILE...`.
+"""Replays recorded behaviour against the guards: `python -m tests.conformance FILE...`.
 
-A vector file is JSON Lines, gzipped or not; each line is one case, a script of events with what upstream answered to
-each of them: `{"id", "suite", "config", "events": [...], "expect": [...], "final"?: {...}, "config_error"?: true}`.
+Behaviour of Qwen Code 0.24.4 and OpenClaw 2026.7.1, of loopShield's seed, and of the progress guard's reference. A file
+of vectors is JSON Lines, gzipped or not; each line is one case, a script of events with what was answered to each:
+`{"id", "suite", "config", "events": [...], "expect": [...], "final"?: {...}, "config_error"?: true}`. The lines of
+loopShield and of the progress guard have forms of their own, see `forms.py`.
 """

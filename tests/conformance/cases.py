@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
+from tests.conformance.forms import case_form
+
 Op = dict[str, Any]
 """One event of a script: `op` names it."""
 
@@ -19,7 +21,10 @@ SHOWN_LENGTH = 160
 
 
 class Case(Struct):
-    """One script, and what it leads to. `expect` has one entry per event."""
+    """One script, and what it leads to. `expect` has one entry per event.
+
+    `config_error`: the config must be refused; a text says for what.
+    """
 
     id: str
     suite: str
@@ -27,7 +32,7 @@ class Case(Struct):
     events: list[Op]
     expect: list[Any]
     final: dict[str, Any] | None = None
-    config_error: bool = False
+    config_error: bool | str = False
 
 
 class BrokenLineError(ValueError):
@@ -83,8 +88,8 @@ def json_bytes(text: str) -> bytes:
 
 def _case_of(line: bytes, place: str) -> Case | BrokenLineError:
     try:
-        return msgspec.convert(json.loads(line, parse_float=_number), Case)
-    except (ValueError, RecursionError) as error:
+        return msgspec.convert(case_form(json.loads(line, parse_float=_number)), Case)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return BrokenLineError(f"{place}: not a vector: {error}")
 
 

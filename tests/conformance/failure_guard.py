@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tests.conformance.cases import Case, Mismatch, Op, compare
-from tests.conformance.sessions import LocalSession, OpenSession, Session
+from tests.conformance.sessions import ALONE, NO_CAP, LocalSession, OpenSession, Session
 from turnguard.core.turn.failures import Observation, ObservedBatch, RepeatedFailureGuard, RepeatedFailures, parse_mode
 from turnguard_protocol.events import (
     Call,
@@ -62,9 +62,8 @@ def is_sayable(case: Case) -> bool:
 def replay(case: Case, open_session: OpenSession) -> Iterator[Mismatch]:
     """Plays a case in a session, and compares what a session tells."""
     mode = case.config.get("mode", DEFAULT_MODE)
-    session = open_session(
-        {"model": {"maxToolCallsPerTurn": 0}, "turnguard": {"turnGuard": "batch", "repeatedFailures": mode}}
-    )
+    ours = {**ALONE, "turnGuard": "batch", "repeatedFailures": mode}
+    session = open_session({"model": NO_CAP, "turnguard": ours})
     is_halted = False
     for index, (op, expected) in enumerate(zip(case.events, case.expect, strict=True)):
         verdict = _tell(session, op, index)

@@ -1,11 +1,10 @@
-"""Suite loopshield: budgets of consecutive tool calls, as a state machine and as a guard.
+"""Suite loopshield: budgets of consecutive tool calls, as a state machine and over a session.
 
-These cases name no suite: they are the ones whose config has `shield`. Where building the machine must fail, `expect`
-is an object with a `config_error`, here in `Case.config_error`, and there are no events.
+Where building the machine must fail, `Case.config_error` says for what, and there are no events.
 
-As a guard a step is a batch and its end, and of what happened it tells the loops, in its fresh findings; moves are seen
-by the state. What only the Python API has, asynchronous transitions, guards that say no and snapshots, is played on
-the machine alone.
+In a session a step is a batch and its end, and of what happened it tells the loops, in its fresh findings; moves are
+seen by the state, the budget by `prepareStep`. What only the Python API has, guards that say no and snapshots, is
+played on the machine alone; an asynchronous transition that goes through is a move like any other.
 """
 
 import asyncio
@@ -13,17 +12,34 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.conformance.cases import Case, Mismatch, Op, compare
-from turnguard.core.budget.errors import BudgetError
+from tests.conformance.sessions import (
+    ALONE,
+    NO_CAP,
+    LocalSession,
+    OpenSession,
+    RefusedError,
+    Session,
+    SettingsError,
+)
+from turnguard.core.budget.errors import (
+    BudgetError,
+    FallbackStateError,
+    InitialStateError,
+    ToolNameRequiredError,
+    UnknownStateError,
+)
 from turnguard.core.budget.guard import LoopShieldGuard
 from turnguard.core.budget.shield import LoopShield, Trip
 from turnguard.core.budget.states import Context, StateMachine, TransitionGuard
-from turnguard.core.guard import Batch
-from turnguard_protocol.events import Call, Event, StateChanged, StepFinished, Text, ToolCalls, TurnStarted
-from turnguard_protocol.settings import LoopShieldInForce, SettingsInForce
+from turnguard_protocol.events import Call, Event, Retry, StateChanged, StepFinished, Text, ToolCalls, TurnStarted
+from turnguard_protocol.settings import LoopShieldInForce
 from turnguard_protocol.verdicts import Finding
 
 IN_PROCESS_ONLY = frozenset({"snapshot", "restore"})
 GUARD_ERRORS = frozenset({"guard_blocked", "guard_async"})
+
+SETTINGS_AT_FAULT = {error.code: error.setting for error in (InitialStateError, FallbackStateError)}
+"""The setting that is named when a machine cannot be built; a snapshot is none."""
 
 
 def play(case: Case) -> Iterator[Mismatch]:
@@ -40,21 +56,36 @@ def play(case: Case) -> Iterator[Mismatch]:
         return
     yield from compare(case, map(script.answer, case.events))
     if is_sayable(case):
-        guarded = GuardScript(case.config)
-        for index, (op, answer) in enumerate(zip(case.events, case.expect, strict=True)):
-            expected, got = seen(answer), guarded.answer(op)
-            if got != expected:
-                yield Mismatch(index, expected, got)
+        yield from replay(case, LocalSession)
 
 
 def is_sayable(case: Case) -> bool:
     """Whether the case can be said wholly on the wire, where no guard is asked before a move."""
+    if case.config_error:
+        return case.config_error in SETTINGS_AT_FAULT
     return (
-        not case.config_error
-        and case.config["snapshot"] is None
+        case.config["snapshot"] is None
         and all(op["op"] not in IN_PROCESS_ONLY for op in case.events)
         and all(answer["error"] not in GUARD_ERRORS for answer in case.expect)
     )
+
+
+def replay(case: Case, open_session: OpenSession) -> Iterator[Mismatch]:
+    """Plays a case in a session, and compares what can be seen there."""
+    wrong = SETTINGS_AT_FAULT[str(case.config_error)] if case.config_error else None
+    try:
+        script = SessionScript(open_session(wire_settings(case.config)))
+    except SettingsError as error:
+        if wrong is None or wrong not in str(error):
+            yield Mismatch("config", wrong, str(error))
+        return
+    if wrong is not None:
+        yield Mismatch("config", wrong, None)
+        return
+    for index, (op, answer) in enumerate(zip(case.events, case.expect, strict=True)):
+        expected, got = seen(answer), script.answer(op)
+        if got != expected:
+            yield Mismatch(index, expected, got)
 
 
 def settings_of(config: dict[str, Any]) -> LoopShieldInForce:
@@ -68,6 +99,20 @@ def settings_of(config: dict[str, Any]) -> LoopShieldInForce:
         initial_state=config["initial"],
         states={state: config["tools"].get(state, []) for state in config["states"]},
     )
+
+
+def wire_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """The same as a client sends them, this guard alone."""
+    settings = settings_of(config)
+    block = {
+        "enabled": settings.enabled,
+        "maxConsecutiveTools": settings.max_consecutive_tools,
+        "mode": settings.mode,
+        "fallbackState": settings.fallback_state,
+        "initialState": settings.initial_state,
+        "states": settings.states,
+    }
+    return {"model": NO_CAP, "turnguard": ALONE, "loopShield": block}
 
 
 def seen(answer: dict[str, Any]) -> dict[str, Any]:
@@ -159,34 +204,39 @@ class Script:
         self.loops.append({"consecutiveTools": trip.consecutive_tools, "maxAllowed": trip.max_allowed})
 
 
-class GuardScript:
-    """A script as it is told to the guard."""
+class SessionScript:
+    """A script as it is told to a session, one event a request."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
-        settings = SettingsInForce(None, False, True, "batch", "off", loop_shield=settings_of(config))
-        self.guard = LoopShieldGuard(settings)
+    def __init__(self, session: Session) -> None:
+        self.session = session
 
     def answer(self, op: Op) -> dict[str, Any]:
-        """What can be seen of one event."""
+        """What can be seen of one event. A step that fails over a move never came to its end: it is taken back."""
         error = None
         findings: list[Finding] = []
+        events = events_of(op)
         try:
-            for event in events_of(op):
-                findings += self._tell(event)
-        except BudgetError as refusal:
-            error = refusal.code
-        choice, tools, state = self.guard.next_step()
-        loops = [{"consecutiveTools": each.count, "maxAllowed": each.threshold} for each in findings if each.fresh]
-        return {"error": error, "state": state, "tools": tools, "tool_choice": choice, "loops": loops}
+            for event in events:
+                findings += self.session.record(event).findings
+        except RefusedError as refusal:
+            error = _code_of(refusal)
+            if error == UnknownStateError.code and len(events) > 1:
+                self.session.record(Retry())
+        after = self.session.prepare_step()
+        trips = [finding for finding in findings if finding.guard == LoopShieldGuard.name and finding.fresh]
+        trips.sort(key=lambda trip: trip.count)  # a verdict lists the strictest first; calls are counted one by one
+        loops = [{"consecutiveTools": trip.count, "maxAllowed": trip.threshold} for trip in trips]
+        return {
+            "error": error,
+            "state": after.state,
+            "tools": after.active_tools,
+            "tool_choice": after.tool_choice,
+            "loops": loops,
+        }
 
-    def _tell(self, event: Event) -> list[Finding]:
-        self.guard.validate(event)
-        if type(event) is not ToolCalls:
-            return list(self.guard.receive(event))
-        batch = Batch(event.calls, "run")
-        ruling = self.guard.check(batch)
-        self.guard.commit(batch, [index for index in range(len(event.calls)) if index not in ruling.refused])
-        return list(ruling.findings)
+
+def _code_of(refusal: RefusedError) -> str:
+    return ToolNameRequiredError.code if refusal.path.endswith(".name") else UnknownStateError.code
 
 
 def events_of(op: Op) -> list[Event]:

@@ -33,7 +33,7 @@ def _answer(op: Op) -> Any:
         case "daemon_error":
             return messages.daemon_error(op["loop"])
         case "daemon_text":
-            return messages.model_message(_finding(*MODEL_TEXTS[op["name"]]), TOTALS)
+            return messages.model_message(_finding(*MODEL_TEXTS[op["name"]]), in_force(), TOTALS)
         case unknown:
             raise ValueError(f"unknown op {unknown!r}")
 

@@ -1,43 +1,29 @@
 """Suite progress: the progress guard, by itself and over a session.
 
-Its vectors are `{"id", "suite", "steps": [[call, ...], ...], "expect": {...}}`: a step is all calls of a model message
-with their results, a call `{tool, args, outcome, status?, hint?}`. Nothing is fed after a halt.
+An event is a step: all calls of a model message with their results, a call `{tool, args, outcome, status?, hint?}`.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
-
 from tests.build import in_force
 from tests.conformance.cases import Case, Mismatch, Op, compare
-from tests.conformance.sessions import OpenSession
+from tests.conformance.sessions import ALONE, NO_CAP, LocalSession, OpenSession
 from turnguard.core.guard import Batch
 from turnguard.core.progress import ProgressGuard
 from turnguard_protocol.events import Call, Result, StepFinished, ToolCalls, ToolResults
 from turnguard_protocol.verdicts import Finding
 
+SETTINGS: dict[str, Any] = {"model": NO_CAP, "turnguard": {**ALONE, "progress": {"action": "halt"}}}
+
 STATUS = {"ok": True, "failed": False, None: None}
 
 
-def script_of(vector: dict[str, Any]) -> dict[str, Any]:
-    """A vector in the form of all others: one event a step that is fed, with its verdict and the score after it."""
-    expect = vector["expect"]
-    verdicts = dict.fromkeys(expect["warn_after_steps"], "warn") | {expect["halt_after_step"]: "halt"}
-    scores = expect["scores"]
-    return {
-        "id": vector["id"],
-        "suite": vector["suite"],
-        "config": {},
-        "events": [{"op": "step", "calls": calls} for calls in vector["steps"][: len(scores)]],
-        "expect": [{"verdict": verdicts.get(step), "score": score} for step, score in enumerate(scores, start=1)],
-    }
-
-
 def play(case: Case) -> Iterator[Mismatch]:
-    """Plays a case in this process, the guard alone."""
-    guard = ProgressGuard(msgspec.structs.replace(in_force(), progress="halt"))
+    """Plays a case in this process: the guard by itself, and a session."""
+    guard = ProgressGuard(in_force(turnguard=SETTINGS["turnguard"]))
     yield from compare(case, (_judge(guard, op) for op in case.events))
+    yield from replay(case, LocalSession)
 
 
 def is_sayable(case: Case) -> bool:
@@ -47,7 +33,7 @@ def is_sayable(case: Case) -> bool:
 
 def replay(case: Case, open_session: OpenSession) -> Iterator[Mismatch]:
     """Plays a case in a session, and compares the verdicts; scores are not told."""
-    session = open_session({"model": {"maxToolCallsPerTurn": 0}, "turnguard": {"progress": {"action": "halt"}}})
+    session = open_session(SETTINGS)
     for index, (op, expected) in enumerate(zip(case.events, case.expect, strict=True)):
         session.record(ToolCalls(_calls(op, index)))
         verdict = session.record(ToolResults(_results(op, index)), StepFinished())

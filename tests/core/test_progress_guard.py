@@ -1,7 +1,7 @@
 """The progress guard in a turn: which calls and results are of a step, what is found, and in which words."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -12,7 +12,9 @@ from msgspec import UNSET
 from tests.build import in_force
 from turnguard.core import progress
 from turnguard.core.guard import Batch
-from turnguard.core.progress import ProgressGuard, Standing, progress_model_text, progress_user_text
+from turnguard.core.messages import model_message, user_message
+from turnguard.core.progress import ProgressGuard, Standing
+from turnguard.core.turn.counter import counted
 from turnguard_protocol.events import (
     Call,
     Compacted,
@@ -30,7 +32,7 @@ from turnguard_protocol.events import (
     UserInput,
 )
 from turnguard_protocol.settings import ProgressAction, SettingsInForce
-from turnguard_protocol.verdicts import Action, Finding
+from turnguard_protocol.verdicts import Action, Finding, Totals
 
 
 def under(action: ProgressAction) -> SettingsInForce:
@@ -290,7 +292,7 @@ def test_a_step_without_end_is_held_only_in_part(monkeypatch: pytest.MonkeyPatch
 
 def test_what_a_finding_says() -> None:
     guard = guard_with(seal=lambda key: f"sealed {key}")
-    key = "ab" * 32
+    key = "ab" * 16 + "cd" * 16
     found: Sequence[Finding] = ()
     for _ in range(4):
         send(guard, Call("read_file", "1", key=Keys(key, "r")))
@@ -305,7 +307,7 @@ def test_what_a_finding_says() -> None:
             tool="read_file",
             count=4,
             threshold=2,
-            key_digest=f"sealed {int('ab' * 16, 16)}",
+            key_digest=f"sealed {counted(key)}",
             setting="turnguard.progress.action",
         )
     ]
@@ -370,44 +372,51 @@ def finding_of(reason: str, count: int, action: Action = Action.WARN) -> Finding
         action=action,
         loop_type="no_new_evidence",
         reason=reason,
+        tool="x",
         count=count,
         threshold=2,
         setting="turnguard.progress.action",
     )
 
 
+NO_TOTALS = Totals(0, 0, 0, 0)
+
+LAST_CHANCE = "; the turn is stopped if the next calls show nothing new either."
+
 MODEL_TEXTS = {
-    "call": "`x` has now given this same result 4 times in the last 20 calls. Repeating it will not show anything new. "
-    "Use what you know, change the approach, or say what blocks you; "
-    "the turn is stopped if the next calls show nothing new either.",
-    "edit": "This same edit has been made 4 times. Check the file's present content before editing it again; "
-    "the turn is stopped if the next calls show nothing new either.",
-    "error": "4 calls of `x` failed with the same error. Change the approach rather than the arguments; "
-    "the turn is stopped if the next calls show nothing new either.",
-    "final": "`x` has been sent 4 times; it does not end this turn. Stop calling tools and answer; "
-    "the turn is stopped if the next calls show nothing new either.",
+    "call": '"x" has now given this same result 4 times in the last 20 calls. Repeating it will not show anything new. '
+    "Use what you know, change the approach, or say what blocks you",
+    "edit": "This same edit has been made 4 times. Check the file's present content before editing it again",
+    "error": '4 calls of "x" failed with the same error. Change the approach rather than the arguments',
+    "final": '"x" has been sent 4 times; it does not end this turn. Stop calling tools and answer',
 }
 
 
-@pytest.mark.parametrize("reason", MODEL_TEXTS)
+@pytest.mark.parametrize("reason", get_args(progress.Kind))
 def test_what_the_model_reads(reason: str) -> None:
-    text = progress_model_text(finding_of(reason, 4), "`x`", may_halt=True)
-    assert text == MODEL_TEXTS[reason]
-    mild = progress_model_text(finding_of(reason, 4), "`x`", may_halt=False)
-    assert mild == text.removesuffix("; the turn is stopped if the next calls show nothing new either.") + "."
+    warning = finding_of(reason, 4)
+    assert model_message(warning, under("halt"), NO_TOTALS) == MODEL_TEXTS[reason] + LAST_CHANCE
+    assert model_message(warning, under("warn"), NO_TOTALS) == MODEL_TEXTS[reason] + "."
 
 
 def test_what_a_person_reads() -> None:
     halt = finding_of("call", 5, Action.HALT)
-    assert progress_user_text(halt, "`x`", Standing(6.25, 7, 2)) == (
-        "Stopped: no new evidence. `x` has now given this same result 5 times in the last 20 calls; "
+    assert user_message(halt, under("halt"), NO_TOTALS, Standing(6.25, 7, 2)) == (
+        'Stopped: no new evidence. "x" has now given this same result 5 times in the last 20 calls; '
         "6.25 points (limit 6), warned 2 calls ago. Nothing was run after call 7. "
         "Continue anyway: clears the score. Setting: turnguard.progress.action."
     )
-    assert "6 points (limit 6), warned 1 call ago." in progress_user_text(halt, "`x`", Standing(6, 5, 1))
-    assert progress_user_text(finding_of("edit", 4), "`x`", Standing(3, 4, 0)) == (
+    once = user_message(halt, under("halt"), NO_TOTALS, Standing(6, 5, 1))
+    assert "6 points (limit 6), warned 1 call ago." in once
+    assert user_message(finding_of("edit", 4), under("halt"), NO_TOTALS, Standing(3, 4, 0)) == (
         "Warning: no new evidence. This same edit has been made 4 times; 3 points (limit 6). "
         "Setting: turnguard.progress.action."
+    )
+
+
+def test_where_the_turn_stands_need_not_be_known() -> None:
+    assert user_message(finding_of("edit", 4), under("warn"), NO_TOTALS) == (
+        "Warning: this same edit has been made 4 times. Setting: turnguard.progress.action."
     )
 
 

@@ -1,13 +1,15 @@
 """Turns, steps, the latch, `admitted` and the overrides."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec import UNSET, Raw
 
 from tests.build import call, calls, distinct, in_force, results, same, session
-from turnguard.core.session import EventError, SessionGuard, StaleTurnError
+from tests.core.trips import READ, REFUSALS, Trip, ran, replayed, rolling, shield
+from turnguard.core.session import STRICTNESS, EventError, SessionGuard, StaleTurnError
 from turnguard_protocol.events import (
     Compacted,
     Event,
@@ -22,7 +24,7 @@ from turnguard_protocol.events import (
     TurnStarted,
     UserInput,
 )
-from turnguard_protocol.verdicts import Action, OverrideAction
+from turnguard_protocol.verdicts import Action, AppliedOverride, OverrideAction, Verdict
 
 CAP_3 = {"maxToolCallsPerTurn": 3}
 
@@ -168,6 +170,128 @@ def test_the_findings_of_a_step_closed_by_prepare_step_come_with_the_next_record
     assert guarded.record([Text("y")]).findings == []
 
 
+def budget(**more: Any) -> SessionGuard:
+    """A session with a budget of two calls in a row, and its states."""
+    return session(**shield(**{"states": {"A": ["read"], "B": ["ask"]}, **more}))
+
+
+def looping(guarded: SessionGuard) -> bool:
+    return guarded.prepare_step().tool_choice == "none"
+
+
+def test_a_step_closed_by_prepare_step_is_not_closed_again_by_the_hosts_own_word() -> None:
+    """It would be a second step, without calls, which breaks the run of calls that the budget counts."""
+    guarded = budget()
+    guarded.record([distinct(2)])
+    assert looping(guarded)
+    guarded.record([StepFinished()])
+    assert looping(guarded)
+    guarded.record([StepFinished()])
+    assert not looping(guarded), "a step of its own, without calls or a word"
+
+
+def test_a_step_that_the_host_closed_before_prepare_step_may_be_followed_by_one_without_calls() -> None:
+    guarded = budget()
+    guarded.record([distinct(2)])
+    guarded.record([StepFinished()])
+    assert looping(guarded)
+    guarded.record([StepFinished()])
+    assert not looping(guarded)
+
+
+@pytest.mark.parametrize("words", [[Text("x")], [Thought("x")], [Text("x"), Text("y")]])
+def test_a_step_of_words_breaks_the_run_however_it_is_closed(words: list[Event]) -> None:
+    for closing in ([StepFinished()], []):
+        guarded = budget()
+        guarded.record([distinct(2), StepFinished()])
+        assert looping(guarded)
+        guarded.record([*words, *closing])
+        guarded.prepare_step()
+        assert not looping(guarded)
+
+
+def test_prepare_step_twice_closes_one_step() -> None:
+    guarded = budget()
+    guarded.record([distinct(2)])
+    assert looping(guarded)
+    assert looping(guarded)
+    assert guarded.record([StepFinished()]).totals.steps == 1
+    assert looping(guarded)
+
+
+def test_a_halt_that_prepare_step_finds_is_answered_with_the_next_record_and_stays() -> None:
+    guarded = session(turnguard={"progress": {"action": "halt"}})
+    for event in ran(5)[:-1]:
+        guarded.record([event])
+    assert guarded.prepare_step().tool_choice == "none"
+    assert guarded.status().state == "halted"
+    verdict = guarded.record([READ])
+    assert (verdict.action, verdict.admitted) == (Action.HALT, [])
+    assert [finding.fresh for finding in verdict.findings] == [True]
+    assert [finding.fresh for finding in guarded.record([READ]).findings] == [False]
+
+
+@pytest.mark.parametrize("action", ["continueOnce", "raiseCap", "disable"])
+def test_a_halt_that_prepare_step_finds_can_be_passed_before_it_was_answered(action: OverrideAction) -> None:
+    guarded = session(turnguard={"progress": {"action": "halt"}})
+    for event in ran(5)[:-1]:
+        guarded.record([event])
+    guarded.prepare_step()
+    guarded.override(action)
+    assert guarded.prepare_step().tool_choice == "auto"
+    assert guarded.record([READ]).action is Action.ALLOW
+
+
+def test_a_disabled_session_gets_all_its_tools() -> None:
+    guarded = budget()
+    guarded.record([distinct(2)])
+    assert looping(guarded)
+    guarded.override("disable")
+    assert not looping(guarded)
+
+
+# --- the host's state machine ---
+
+
+@pytest.mark.parametrize("state", ["idle", "running", "halted", "disabled", "ended"])
+def test_a_move_of_the_hosts_state_machine_is_always_heard(state: str) -> None:
+    guarded = session(**shield(states={"A": ["read"], "B": ["ask"]}), model=CAP_3)
+    if state != "idle":
+        guarded.record([distinct(4 if state == "halted" else 1)])
+    if state == "disabled":
+        guarded.override("disable")
+    if state == "ended":
+        guarded.record([TurnEnded()])
+    else:
+        assert guarded.status().state == state
+    assert guarded.status().budget_state == "A"
+    guarded.record([StateChanged("B")])
+    assert guarded.status().budget_state == "B"
+    assert guarded.prepare_step().active_tools == ["ask"]
+    guarded.override("enable")
+    guarded.record([TurnStarted(), distinct(1)])
+    assert guarded.status().budget_state == "B"
+
+
+def test_enabled_again_the_machine_is_where_it_was_with_nothing_counted() -> None:
+    guarded = budget()
+    guarded.record([StateChanged("B"), distinct(2)])
+    assert looping(guarded)
+    guarded.override("disable")
+    guarded.override("enable")
+    assert not looping(guarded)
+    assert guarded.status().budget_state == "B"
+
+
+def test_without_states_a_move_is_any_move() -> None:
+    guarded = session(**shield())
+    guarded.record([distinct(2), StepFinished()])
+    assert looping(guarded)
+    guarded.record([StateChanged("anything")])
+    assert not looping(guarded)
+    assert guarded.status().budget_state is UNSET
+
+
 # --- the latch ---
 
 
@@ -235,6 +359,48 @@ def test_an_event_that_cannot_be_identified_leaves_everything_as_it_was(event: E
     assert guarded.snapshot() == before
 
 
+NAMELESS = calls(call("a"), call(None))
+TOO_DEEP = ToolCalls([msgspec.structs.replace(call(), args=deep(600))])
+
+
+@pytest.mark.parametrize(
+    ("more", "event", "path"),
+    [
+        ({"mode": "repeated"}, NAMELESS, "$.events[3].calls[1].name"),
+        ({"mode": "repeated"}, calls(call("")), "$.events[3].calls[0].name"),
+        ({}, StateChanged("C"), "$.events[3].state"),
+        ({"enabled": False}, StateChanged("C"), "$.events[3].state"),
+        ({"mode": "repeated"}, TOO_DEEP, "$.events[3].calls[0].args"),
+    ],
+)
+def test_what_a_budget_cannot_take_leaves_everything_as_it_was(more: Any, event: Event, path: str) -> None:
+    guarded = budget(**more)
+    guarded.record([calls(call("a", {}, "i"))])
+    before = guarded.snapshot()
+    with pytest.raises(EventError) as caught:
+        guarded.record([results(Result("i")), StateChanged("B"), TurnStarted(), event])
+    assert caught.value.path == path
+    assert guarded.snapshot() == before
+    assert guarded.record([results(Result("i"))]).action is Action.ALLOW
+
+
+def test_an_event_behind_one_that_cannot_be_taken_is_not_looked_at() -> None:
+    with pytest.raises(EventError) as caught:
+        budget().record([StateChanged("C"), TOO_DEEP])
+    assert caught.value.path == "$.events[0].state"
+
+
+@pytest.mark.parametrize("more", [{}, {"mode": "repeated", "enabled": False}])
+def test_where_names_do_not_matter_a_call_without_one_is_taken(more: Any) -> None:
+    assert budget(**more).record([NAMELESS]).admitted == [0, 1]
+
+
+def test_a_disabled_session_takes_calls_without_a_name() -> None:
+    guarded = budget(mode="repeated")
+    guarded.override("disable")
+    assert guarded.record([NAMELESS]).admitted == [0, 1]
+
+
 def test_an_output_that_cannot_be_identified_names_its_field() -> None:
     guarded = session(turnguard={"turnGuard": "stream"})
     with pytest.raises(EventError) as caught:
@@ -244,103 +410,119 @@ def test_an_output_that_cannot_be_identified_names_its_field() -> None:
 
 # --- overrides ---
 
-Trip = Callable[[], SessionGuard]
+HALTS_OF_OTHERS = [trip for trip in REFUSALS if trip.action is Action.HALT and trip.loop_type != "turn_tool_call_cap"]
+OVERRIDES = ["continueOnce", "raiseCap", "disable"]
 
 
-def trip_explicit() -> SessionGuard:
-    return halted()
+def state_of(trip: Trip) -> str:
+    return "halted" if trip.action is Action.HALT else "running"
 
 
-def trip_stuck() -> SessionGuard:
-    guarded = session()
-    guarded.record([same(6)])
-    guarded.record([distinct(94)])
-    guarded.record([distinct(4, 100)])
-    return guarded
+def strictness(verdict: Verdict) -> int:
+    return STRICTNESS[verdict.action]
 
 
-def trip_backstop() -> SessionGuard:
-    guarded = session()
-    guarded.record([distinct(1000)])
-    guarded.record([distinct(4, 1000)])
-    return guarded
+@pytest.mark.parametrize("trip", REFUSALS, ids=lambda trip: trip.id)
+class TestEveryRefusal:
+    """Every reason of every guard for which something does not run, and the ways past it."""
+
+    def test_without_an_override_it_stands(self, trip: Trip) -> None:
+        guarded, verdict = trip.play()
+        assert (verdict.action, guarded.status().state) == (trip.action, state_of(trip))
+        assert guarded.record([trip.again]).action is trip.stays
+
+    @pytest.mark.parametrize("action", OVERRIDES)
+    def test_every_override_gets_past_it_at_the_next_event(self, trip: Trip, action: OverrideAction) -> None:
+        guarded, _ = trip.play()
+        guarded.override(action, turn_id="t")
+        assert guarded.status().state == ("disabled" if action == "disable" else "running")
+        assert guarded.status().overrides[-1].action == action
+        verdict = guarded.record([trip.again])
+        assert (verdict.action, verdict.turn_id) == (Action.ALLOW, "t")
+        if type(trip.again) is ToolCalls:
+            assert verdict.admitted == list(range(len(trip.again.calls)))
+
+    def test_a_new_turn_gets_past_every_halt(self, trip: Trip) -> None:
+        guarded, _ = trip.play()
+        verdict = guarded.record([TurnStarted()])
+        assert (verdict.action, verdict.findings, guarded.status().state) == (Action.ALLOW, [], "running")
+
+    @pytest.mark.parametrize("action", ["continueOnce", "raiseCap"])
+    def test_the_way_past_it_survives_a_snapshot(self, trip: Trip, action: OverrideAction) -> None:
+        guarded, _ = trip.play()
+        restored = session(**trip.settings)
+        restored.restore(msgspec.json.decode(msgspec.json.encode(guarded.snapshot())))
+        for each in (guarded, restored):
+            each.override(action)
+        assert restored.record([trip.again]) == guarded.record([trip.again])
+
+    def test_the_halt_is_still_there_after_its_turn_has_ended_and_can_still_be_passed(self, trip: Trip) -> None:
+        guarded, _ = trip.play()
+        if trip.action is Action.HALT:
+            assert guarded.record([TurnEnded()]).action is Action.HALT
+            guarded.override("continueOnce")
+            assert guarded.record([trip.again]).action is Action.ALLOW
 
 
-def trip_duplicate() -> SessionGuard:
-    guarded = session(model={"skipLoopDetection": False})
-    guarded.record([same(2)])
-    guarded.record([same(4)])
-    return guarded
+@pytest.mark.parametrize("trip", HALTS_OF_OTHERS, ids=lambda trip: trip.id)
+def test_raise_cap_after_a_halt_of_another_guard_acts_as_continue_once(trip: Trip) -> None:
+    guarded, _ = trip.play()
+    before = guarded.status().cap
+    guarded.override("raiseCap", calls=7)
+    assert guarded.status().cap == before
+    assert guarded.status().overrides == [AppliedOverride("raiseCap")]
 
 
-def trip_replay() -> SessionGuard:
-    guarded = session()
-    for _ in range(3):
-        guarded.record([calls(call("a", {}, "i"))])
-    return guarded
-
-
-def trip_invalid() -> SessionGuard:
-    guarded = session()
-    guarded.record([results(*[Result(name="a", error_type="invalid_params")] * 3)])
-    return guarded
-
-
-def trip_identical() -> SessionGuard:
-    guarded = session(turnguard={"turnGuard": "stream"})
-    for _ in range(5):
-        guarded.record([same(1)])
-    return guarded
-
-
-def trip_failures() -> SessionGuard:
-    guarded = session(turnguard={"repeatedFailures": "enforce"})
-    failed = Result(name="grep", args=Raw(b'{"q":1}'), ok=False, error_type="execution")
-    for _ in range(3):
-        guarded.record([same(4)])
-        guarded.record([results(*[failed] * 4), StepFinished()])
-    return guarded
-
-
-TRIPS: dict[str, tuple[Trip, Event]] = {
-    "explicit_cap": (trip_explicit, distinct(4)),
-    "stuck": (trip_stuck, distinct(4, 100)),
-    "backstop": (trip_backstop, distinct(4, 1000)),
-    "global_tool_call_duplicate": (trip_duplicate, same(4)),
-    "replayed_call_id": (trip_replay, distinct(1)),
-    "invalid_tool_params_stagnation": (trip_invalid, results(Result(name="a", error_type="invalid_params"))),
-    "consecutive_identical_tool_calls": (trip_identical, same(1)),
-    "repeated_tool_execution_failure": (trip_failures, same(4)),
-}
-
-
-@pytest.mark.parametrize("action", ["continueOnce", "raiseCap", "disable"])
-@pytest.mark.parametrize("name", TRIPS)
-def test_every_override_gets_past_every_halt_at_the_next_event(name: str, action: OverrideAction) -> None:
-    trip, again = TRIPS[name]
-    guarded = trip()
-    assert guarded.status().state == "halted"
-    guarded.override(action)
-    assert guarded.status().state == ("disabled" if action == "disable" else "running")
-    assert guarded.status().overrides[-1].action == action
-    assert guarded.record([again]).action is Action.ALLOW
+INVALID = results(Result(name="edit", error_type="invalid_params"))
+TRIP_OF = {trip.id: trip for trip in REFUSALS}
 
 
 @pytest.mark.parametrize(
     ("name", "fits", "one_more"),
     [
-        ("explicit_cap", distinct(4), distinct(1, 50)),
-        ("backstop", distinct(4, 1000), distinct(1, 5000)),
-        ("global_tool_call_duplicate", same(5), same(1)),
-        ("invalid_tool_params_stagnation", results(*[Result(name="a", error_type="invalid_params")] * 2), None),
-        ("consecutive_identical_tool_calls", same(4), same(1)),
+        ("turn_tool_call_cap explicit_cap halt", [distinct(4)], [distinct(1, 50)]),
+        ("turn_tool_call_cap backstop halt", [distinct(4, 1000)], [distinct(1, 5000)]),
+        ("global_tool_call_duplicate halt", [same(5)], [same(1)]),
+        ("invalid_tool_params_stagnation halt", [INVALID] * 2, [INVALID]),
+        ("consecutive_identical_tool_calls halt stream", [same(4)], [same(1)]),
+        ("generic_repeat critical block rolling", ran(2), [*ran(1), READ]),
+        ("compaction_loop_persisted halt", ran(9), [Compacted(), *ran(3)]),
+        ("tool_call_budget exhausted restrict", [distinct(2, 5)], [StepFinished()]),
+        ("tool_call_budget exhausted block", [distinct(2, 5)], [distinct(1, 9)]),
+        ("no_new_evidence call halt", ran(3), ran(2)),
+        ("max_blocks_per_turn halt rolling", ran(2), [*ran(1), READ, READ]),
+        ("max_blocks_per_turn halt", replayed("d", "e"), replayed("f")),
+        ("max_steps_per_turn halt", ran(1, "c"), [READ]),
     ],
 )
-def test_continue_once_clears_the_counter_that_tripped_once(name: str, fits: Event, one_more: Event | None) -> None:
-    guarded = TRIPS[name][0]()
+def test_continue_once_clears_the_counter_that_tripped_once(
+    name: str, fits: Sequence[Event], one_more: Sequence[Event]
+) -> None:
+    """It trips again when the same comes together once more, and not before."""
+    trip = TRIP_OF[name]
+    guarded, _ = trip.play()
     guarded.override("continueOnce")
-    assert guarded.record([fits]).action is Action.ALLOW
-    assert guarded.record([one_more or results(Result(name="a", error_type="invalid_params"))]).action is Action.HALT
+    # a copy is refused and a repetition warned of in any case
+    assert all(strictness(guarded.record([event])) <= STRICTNESS[Action.BLOCK] for event in fits)
+    assert guarded.status().state == "running"
+    last = [guarded.record([event]) for event in one_more][-1]
+    assert last.action is trip.action
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_what_was_blocked_can_be_passed_also_when_other_calls_came_since(is_sealed: bool) -> None:
+    """A person takes longer to answer than a model to do something else."""
+    guarded = SessionGuard("s", in_force(**rolling()), seal=str if is_sealed else None)
+    for event in ran(3):
+        guarded.record([event])
+    assert guarded.record([READ]).action is Action.BLOCK
+    for event in ran(2, "other"):
+        guarded.record([event])
+    assert guarded.record([READ, StepFinished()]).action is Action.BLOCK
+    for event in ran(1, "third"):
+        guarded.record([event])
+    guarded.override("continueOnce")
+    assert guarded.record([READ]).action is Action.ALLOW
 
 
 def test_continue_once_clears_only_what_tripped() -> None:

@@ -43,9 +43,7 @@ LOOKED_FOR = {number for number in THRESHOLDS.values() if number > 2}
 """2 stands for a pair in too many places to be looked for."""
 
 OTHER_MEANINGS = {
-    ("hint.py", 100): "hints that are remembered",
     ("javascript.py", 6): "decimal places before JavaScript writes an exponent",
-    ("session.py", 100): "findings that a summary lists",
     ("turn/text.py", 10): "the code of a newline",
 }
 """Literals in the core that equal a threshold and are none."""

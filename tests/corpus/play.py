@@ -6,7 +6,7 @@ from typing import NamedTuple
 from tests.corpus.turns import RecordedCall, RecordedTurn
 from turnguard.client import Client
 from turnguard_protocol.events import Call, Event, Result, StepFinished, ToolCalls, ToolResults
-from turnguard_protocol.settings import ModelSettings, Settings, TurnguardSettings
+from turnguard_protocol.settings import ModelSettings, ProgressSettings, Settings, TurnguardSettings
 from turnguard_protocol.verdicts import Action
 
 
@@ -18,15 +18,23 @@ class Setting(NamedTuple):
     one_by_one: bool = False
 
 
+NO_CAP = ModelSettings(max_tool_calls_per_turn=0)
+NO_PROGRESS = ProgressSettings(action="off")
+ONLY_TURN_GUARD = TurnguardSettings(progress=NO_PROGRESS)
+
 SETTINGS = (
-    Setting("adaptive", Settings()),
-    Setting("explicit 100", Settings(ModelSettings(max_tool_calls_per_turn=100))),
+    Setting("adaptive", Settings(turnguard=ONLY_TURN_GUARD)),
+    Setting("explicit 100", Settings(ModelSettings(max_tool_calls_per_turn=100), turnguard=ONLY_TURN_GUARD)),
     Setting(
         "identical 5",
-        Settings(ModelSettings(max_tool_calls_per_turn=0), TurnguardSettings(turn_guard="stream")),
+        Settings(NO_CAP, turnguard=TurnguardSettings(turn_guard="stream", progress=NO_PROGRESS)),
         one_by_one=True,
     ),
-    Setting("duplicate 6", Settings(ModelSettings(max_tool_calls_per_turn=0, skip_loop_detection=False))),
+    Setting(
+        "duplicate 6",
+        Settings(ModelSettings(max_tool_calls_per_turn=0, skip_loop_detection=False), turnguard=ONLY_TURN_GUARD),
+    ),
+    Setting("progress", Settings(NO_CAP, turnguard=TurnguardSettings(progress=ProgressSettings(action="halt")))),
 )
 
 

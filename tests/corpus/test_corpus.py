@@ -54,7 +54,17 @@ HALTS = {
         "spread": (12, "global_tool_call_duplicate"),
         "late": (102, "global_tool_call_duplicate"),
     },
+    "progress": {
+        "row": (8, "no_new_evidence"),
+        "spread": (13, "no_new_evidence"),
+        "late": (6, "no_new_evidence"),
+        "two tools": (9, "no_new_evidence"),
+    },
 }
+
+WARNED_AT = {"progress": {"row": 7, "spread": 11, "late": 5, "two tools": 8}}
+"""After the step that came to 3 points; the one that came to 6 halts. Each equal call gives one more from the third on,
+a new one takes one off."""
 
 ROWS = """
 explicit 100         2 productive       2       0         98
@@ -62,6 +72,15 @@ explicit 100         2 productive       2       0         98
                      1 recovered        1       0        101
                      1 unreviewed       0       0          -
                      1 unclear          0       0          -
+"""
+
+
+PROGRESS_ROWS = """
+progress             2 productive       0       0          -
+                     2 stuck            2       2       10.5       4       8
+                     1 recovered        1       1          6
+                     1 unreviewed       0       0          -
+                     1 unclear          1       1          9
 """
 
 
@@ -85,7 +104,8 @@ def test_every_setting_halts_where_it_should(path: Path) -> None:
     ]
     for each in objects:
         halt = HALTS[each["setting"]].get(each["id"], (None, None))
-        assert (each["halt_at"], each["loop_type"], each["warn_at"]) == (*halt, None)
+        warned_at = WARNED_AT.get(each["setting"], {}).get(each["id"])
+        assert (each["halt_at"], each["loop_type"], each["warn_at"]) == (*halt, warned_at)
     assert [each["label"] for each in objects[:5]] == ["productive", "productive", "stuck", "stuck", "recovered"]
 
 
@@ -94,6 +114,10 @@ def test_the_table(path: Path) -> None:
     assert output.startswith("7 turns.")
     assert ROWS.strip() in output
     assert "adaptive" not in output
+
+
+def test_the_table_counts_warned_turns(path: Path) -> None:
+    assert PROGRESS_ROWS.strip() in run(path, "--only", "progress")
 
 
 def test_a_plain_file_is_read_too(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.e2e.daemon import DEADLINE
+from tests.e2e.daemon import DEADLINE, body
 from turnguard import __version__
+from turnguard.framing import frame
 
 
 def run(*arguments: str, argv: Sequence[str] = ("-m", "turnguard")) -> subprocess.CompletedProcess[str]:
@@ -51,11 +52,35 @@ def test_serve_without_input_ends_as_without_a_client(arguments: list[str]) -> N
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the shell's way to close a stream")
-def test_serve_needs_its_streams() -> None:
-    closed = f"exec {sys.executable} -m turnguard serve <&- >&-"
-    ran = subprocess.run(["sh", "-c", closed], capture_output=True, text=True, timeout=DEADLINE, check=False)
+@pytest.mark.parametrize(
+    ("redirected", "name"),
+    [
+        ("<&-", "stdin"),
+        (">&-", "stdout"),
+        ("<&- >&-", "stdin"),
+        ("0>/dev/null", "stdin"),
+        ("1</dev/null", "stdout"),
+        ("0<>/dev/null >&-", "stdout"),
+    ],
+)
+def test_serve_needs_its_streams(redirected: str, name: str) -> None:
+    command = f"exec {sys.executable} -m turnguard serve {redirected}"
+    ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr == "turnguard: expected stdin and stdout to be open\n"
+    assert ran.stderr.startswith(f"turnguard: expected {name} to be open")
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the shell's way to close a stream")
+@pytest.mark.parametrize(("redirected", "code"), [("2>&-", 1), ("2>&- <&-", 2), ("2>&- >&-", 2), ("2>&- <&- >&-", 2)])
+def test_serve_does_without_a_stderr(redirected: str, code: int) -> None:
+    command = f"exec {sys.executable} -m turnguard serve {redirected}"
+    message = body("turnguard/listSessions", None, 1)
+    ran = subprocess.run(
+        ["sh", "-c", command], input=frame(message), capture_output=True, timeout=DEADLINE, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (code, b"")
+    assert (b"-32002" in ran.stdout) == (code == 1)
 
 
 @pytest.mark.parametrize("command", ["--version", "--help"])

@@ -115,7 +115,7 @@ def test_a_record_that_fails_has_told_nothing(daemon: Daemon) -> None:
          "$.workspaceSettings.model.skipLoopDetection"),
         ("openSession", [], "$"),
         ("override", {"sessionId": "kept", "action": "shrug"}, "$.action"),
-        ("override", {"sessionId": "kept", "action": "raiseCap", "calls": 0}, "$"),
+        ("override", {"sessionId": "kept", "action": "raiseCap", "calls": 0}, "$.calls"),
         ("status", {}, "$"),
         ("settings", {"sessionId": []}, "$.sessionId"),
     ],
@@ -128,18 +128,29 @@ def test_params_that_do_not_fit_are_named(daemon: Daemon, method: str, params: o
 
 def test_half_an_emoji_is_no_trouble_anywhere(daemon: Daemon) -> None:
     half = "\ud83d"
-    daemon.ask("turnguard/openSession", {"sessionId": f"id {half}"})
+    daemon.ask("turnguard/openSession", {"sessionId": "emoji", "agentId": half, "cwd": half})
     events = [
         {"type": "turnStarted", "turnId": f"turn {half}"},
         calls({"name": f"tool {half}", "id": half, "args": {half: [half, 1.5, 10**30]}}, call(text=half)),
     ]
-    verdict = daemon.record(f"id {half}", *events)["result"]
+    verdict = daemon.record("emoji", *events)["result"]
     assert (verdict["turnId"], verdict["admitted"]) == ("turn \ufffd", [0, 1])
     result = {"id": half, "output": {"text": half}, "error": half, "errorType": half}
-    assert daemon.record(f"id {half}", {"type": "toolResults", "results": [result]})["result"]
-    assert daemon.total(f"id {half}") == 2
+    assert daemon.record("emoji", {"type": "toolResults", "results": [result]})["result"]
+    assert daemon.total("emoji") == 2
     assert fails(daemon.ask(f"method {half}"), -32601) == {"method": "method \ufffd"}
-    assert daemon.say(body("turnguard/listSessions", None, half))["id"] == "\ufffd"
+
+
+def test_half_an_emoji_names_nothing(daemon: Daemon) -> None:
+    """Two halves would look alike in an answer, so neither is a session or a request."""
+    for half in ("\ud83d", "\ude00", "id \ud83d"):
+        for method in ("openSession", "record", "status", "closeSession"):
+            assert fails(daemon.ask(f"turnguard/{method}", {"sessionId": half}), -32602)["path"] == "$.sessionId"
+        answer = daemon.say(body("turnguard/listSessions", None, half))
+        fails(answer, -32600)
+        assert answer["id"] is None
+    sessions = daemon.ask("turnguard/listSessions")["result"]["sessions"]
+    assert not any("\ufffd" in session["sessionId"] for session in sessions)
 
 
 def test_half_an_emoji_has_an_identity(daemon: Daemon) -> None:

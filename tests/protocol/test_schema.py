@@ -147,7 +147,7 @@ MODEL = '{"settings":{"model":{"%s":%s}}}'
             "'both' - at `$.settings.turnguard.turnGuard`",
         ),
         (Override, '{"sessionId":"s","action":"stop"}', "Invalid enum value 'stop' - at `$.action`"),
-        (Override, '{"sessionId":"s","action":"raiseCap","calls":0}', "`calls`"),
+        (Override, '{"sessionId":"s","action":"raiseCap","calls":0}', "Expected `int` >= 1 - at `$.calls`"),
     ],
 )
 def test_what_does_not_fit_is_named(params: Any, text: str, message: str) -> None:

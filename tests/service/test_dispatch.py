@@ -110,7 +110,7 @@ def test_pitfall_17_a_fault_inside_pygls_leaks_nothing(
 ) -> None:
     secret = "hunter2"  # noqa: S105
 
-    def faulty(settings: Any) -> None:
+    def faulty(settings: Any, root: str) -> None:
         raise KeyError(secret)
 
     monkeypatch.setattr(talk.dispatcher._lsp, "_configure", faulty)  # pyright: ignore[reportPrivateUsage]
@@ -189,6 +189,7 @@ def test_a_configuration_that_says_nothing_is_fine(talk: Talk, settings: object)
         ({"model": {"maxToolCallsPerTurn": "many"}}, "turnguard.model.maxToolCallsPerTurn"),
         ({"modle": {}}, "modle"),
         ([], "turnguard"),
+        ({"loopShield": {"enabled": True}}, "turnguard.loopShield.maxConsecutiveTools"),
         ({"turnguard": {"turnGuard": "both"}}, "turnguard.turnguard.turnGuard"),
     ],
 )

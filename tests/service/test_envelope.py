@@ -56,19 +56,19 @@ def test_params_may_be_absent_where_all_are_optional(method: str) -> None:
 
 
 def test_params_may_be_null_where_all_are_optional() -> None:
-    assert params_of(Message("turnguard/openSession", 1, {"params": None})) == OpenSession()
+    assert params_of(Message("turnguard/openSession", 1, None)) == OpenSession()
 
 
 def test_params_that_are_needed_are_missed() -> None:
     with pytest.raises(RequestError, match="sessionId"):
-        params_of(Message("turnguard/status", 1, {}))
+        params_of(Message("turnguard/status", 1, None))
 
 
 def test_positional_params_do_not_fit() -> None:
     with pytest.raises(RequestError) as caught:
-        params_of(Message("turnguard/listSessions", 1, {"params": []}))
+        params_of(Message("turnguard/listSessions", 1, []))
     assert (caught.value.code, caught.value.data.path) == (INVALID_PARAMS, "$")
-    assert params_of(Message("turnguard/listSessions", 1, {"params": {"more": 1}})) == ListSessions()
+    assert params_of(Message("turnguard/listSessions", 1, {"more": 1})) == ListSessions()
 
 
 @pytest.mark.parametrize("where", ["args", "name", "unknown", "key of args"])
@@ -180,13 +180,13 @@ def test_a_lone_surrogate_in_an_answer_is_replaced() -> None:
 )
 def test_a_lone_surrogate_in_the_wrong_place_is_a_mistake_like_others(params: Any) -> None:
     with pytest.raises(RequestError) as caught:
-        params_of(Message("turnguard/record", 1, {"params": params}))
+        params_of(Message("turnguard/record", 1, params))
     assert caught.value.code == INVALID_PARAMS
 
 
 def test_a_lone_surrogate_in_a_name_that_does_not_count_does_not_count() -> None:
     params = {"sessionId": "s", "\ud83d": 1}
-    assert params_of(Message("turnguard/status", 1, {"params": params})) == GetStatus("s")
+    assert params_of(Message("turnguard/status", 1, params)) == GetStatus("s")
 
 
 def test_an_error_without_data_has_none() -> None:

@@ -14,18 +14,21 @@ from turnguard.framing import FrameReader
 from turnguard.service.dispatch import Dispatcher
 from turnguard.service.sessions import Sessions
 from turnguard_protocol.methods import METHODS, NOTIFICATIONS
+from turnguard_protocol.verdicts import Action
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 
-TEXTS = {"userMessage", "modelMessage"}
-"""Words for people and models are not part of the protocol; only that there are some."""
+HIDDEN = {"userMessage", "modelMessage", "keyDigest"}
+"""Words for people and models are not part of the protocol, and digests are others in each daemon; only that there are
+some.
+"""
 
 
-def hide_texts(value: Any) -> Any:
+def hide(value: Any) -> Any:
     if isinstance(value, list):
-        return [hide_texts(item) for item in value]
+        return [hide(item) for item in value]
     if isinstance(value, dict):
-        return {name: "..." if name in TEXTS and item else hide_texts(item) for name, item in value.items()}
+        return {name: "..." if name in HIDDEN and item else hide(item) for name, item in value.items()}
     return value
 
 
@@ -37,7 +40,7 @@ def answers(dispatcher: Dispatcher, message: Any) -> list[Any]:
         dispatcher.handle(message.encode() if isinstance(message, str) else json.dumps(message).encode())
     reader = FrameReader()
     reader.receive(dispatcher.take_frames())
-    return [hide_texts(json.loads(body)) for body in iter(reader.next_body, None)]
+    return [hide(json.loads(body)) for body in iter(reader.next_body, None)]
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -51,6 +54,12 @@ def test_golden(path: Path) -> None:
         path.write_text(json.dumps({**golden, "answers": given}, indent=2, ensure_ascii=False) + "\n", "utf-8")
     else:
         assert given == golden["answers"]
+
+
+def test_every_action_has_a_golden_file() -> None:
+    given = [answer for path in GOLDEN for answer in json.loads(path.read_text("utf-8"))["answers"]]
+    verdicts = [answer["result"] for answer in given if "admitted" in (answer.get("result") or {})]
+    assert {verdict["action"] for verdict in verdicts} == set(Action)
 
 
 def test_every_message_of_the_protocol_has_a_golden_file() -> None:

@@ -125,7 +125,7 @@ def test_a_closed_session_is_gone(sessions: Sessions) -> None:
 
 def test_every_layer_is_told_apart(sessions: Sessions) -> None:
     assert value_and_origin(sessions, None) == (100, "default")
-    sessions.configure(cap(50))
+    sessions.configure(cap(50), "turnguard")
     assert value_and_origin(sessions, None) == (50, "client")
     sessions.open(OpenSession("s", settings=cap(20)))
     assert value_and_origin(sessions, "s") == (20, "session")
@@ -140,11 +140,69 @@ def test_other_settings_hold_for_open_sessions_from_the_next_event(sessions: Ses
     sessions.open(OpenSession("own", settings=cap(50)))
     for name in ("s", "own"):
         sessions.record(Record(name, [distinct(4)]))
-    sessions.configure(cap(4))
+    sessions.configure(cap(4), "turnguard")
     assert sessions.record(Record("s", [distinct(1, start=10)])).action is Action.HALT
     assert sessions.record(Record("own", [distinct(1, start=10)])).action is Action.ALLOW
-    sessions.configure(None)
+    sessions.configure(None, "turnguard")
     assert value_and_origin(sessions, "s") == (100, "default")
+
+
+def settings(**sections: Any) -> Settings:
+    return msgspec.convert(sections, Settings)
+
+
+NO_SENSE = settings(loopShield={"enabled": True})
+
+
+def test_settings_that_make_no_sense_together_open_no_session(sessions: Sessions) -> None:
+    with pytest.raises(RequestError) as caught:
+        sessions.open(OpenSession("s", settings=NO_SENSE))
+    assert (caught.value.code, caught.value.data.path) == (
+        INVALID_PARAMS,
+        "$.settings.loopShield.maxConsecutiveTools",
+    )
+    assert sessions.list_all(ListSessions()).sessions == []
+    sessions.open(OpenSession("s", workspace_settings=NO_SENSE))
+    assert value_and_origin(sessions, "s", "loopShield.enabled") == (False, "default")
+
+
+def test_a_configuration_that_makes_no_sense_for_some_session_changes_nothing_for_any(sessions: Sessions) -> None:
+    sessions.configure(cap(50), "turnguard")
+    sessions.open(OpenSession("a"))
+    sessions.open(OpenSession("b", settings=settings(loopShield={"initialState": "A"})))
+    states = settings(loopShield={"states": {"B": []}})
+    with pytest.raises(RequestError) as caught:
+        sessions.configure(states, "turnguard")
+    assert caught.value.data.path == "turnguard.loopShield.initialState"
+    for session_id in (None, "a", "b"):
+        assert value_and_origin(sessions, session_id) == (50, "client")
+    assert sessions.status(GetStatus("a")).cap.value == 50
+    sessions.close(CloseSession("b"))
+    sessions.configure(states, "turnguard")
+    assert sessions.status(GetStatus("a")).budget_state == "B"
+
+
+def test_an_agents_own_block_holds_in_its_sessions_only(sessions: Sessions) -> None:
+    own = {"loopDetection": {"enabled": True, "warningThreshold": 1, "criticalThreshold": 2}}
+    sessions.configure(settings(agents={"list": [{"id": "mine", "tools": own}]}), "turnguard")
+    for session_id, agent_id, action in (
+        ("a", "mine", Action.WARN),
+        ("b", "other", Action.ALLOW),
+        ("c", None, Action.ALLOW),
+    ):
+        sessions.open(OpenSession(session_id, agent_id=agent_id))
+        verdicts = [sessions.record(Record(session_id, [calls(call("x"))])) for _ in range(2)]
+        assert verdicts[-1].action is action
+
+
+def test_in_shadow_the_client_is_told_what_would_have_happened_once(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s", settings=settings(model={"maxToolCallsPerTurn": 2}, turnguard={"shadow": True})))
+    for start in range(0, 9, 3):
+        verdict = sessions.record(Record("s", [distinct(3, start)]))
+        assert (verdict.action, verdict.admitted) == (Action.ALLOW, [0, 1, 2])
+    (notice,) = sessions.notices
+    told: Any = notice.params
+    assert (told.finding.action, told.verdict.action) == (Action.HALT, Action.ALLOW)
 
 
 def test_an_event_that_cannot_be_identified_changes_nothing(sessions: Sessions) -> None:

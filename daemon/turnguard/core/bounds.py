@@ -1,5 +1,8 @@
 """What turnguard holds at the most, so that no client, agent or model can make it grow without end."""
 
+# The vocabulary itself bounds how many events, calls and results a message may hold.
+from turnguard_protocol.events import MAX_ITEMS as MAX_ITEMS
+
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """A message longer than this closes the stream: its sender has lost its framing or its mind."""
 
@@ -8,6 +11,9 @@ MAX_HEADER_BYTES = 8 * 1024
 
 MAX_NESTING = 512
 """Levels of arrays and objects in a message and in arguments; deeper ones are an error of that request."""
+
+MAX_TEXT = 1_024
+"""Characters of a name, an id or a key that are held; of a longer one its beginning and its digest."""
 
 MAX_SESSIONS = 10_000
 """Sessions open at once; one more is refused."""
@@ -21,8 +27,23 @@ MAX_KEYS_A_TURN = 20_000
 MAX_REMEMBERED_CALL_IDS = 10_000
 """Executed call ids a session remembers to recognise replays; the oldest are forgotten first."""
 
+MAX_INVALID_TOOLS = 1_000
+"""Tools of a turn whose rejected calls are counted; those of later ones are not."""
+
 MAX_OPEN_CALLS = 10_000
 """Calls of a step whose results are awaited; the oldest are forgotten first."""
 
 MAX_PENDING_OUTPUT_BYTES = 64 * 1024 * 1024
 """Answers that wait for a client that does not read; past it the daemon stops reading that client's requests."""
+
+MAX_LISTED_FINDINGS = 100
+"""Fresh findings of a turn that its summary lists; later ones were told when they came."""
+
+MAX_TOLD_FINDINGS = 10
+"""Notifications of one record, each of which carries its whole verdict: of the strictest findings."""
+
+MAX_REMEMBERED_NAME = 100
+"""Characters of a tool's name up to which what follows from it is remembered; nobody's longer text is kept."""
+
+MAX_REMEMBERED_NAMES = 1_024
+"""Tools' names of which is remembered what follows from them."""

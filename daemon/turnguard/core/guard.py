@@ -4,9 +4,8 @@ A batch is first checked by every guard and then committed with what was admitte
 says. No guard is sticky: the latch that keeps a halted turn halted is the session's.
 """
 
-from collections.abc import Callable, Sequence
-from enum import Flag, auto
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from msgspec import Struct
 
@@ -18,16 +17,36 @@ Seal = Callable[[str], str]
 """Turns the identity of a call into a digest that may leave the process."""
 
 
-class Needs(Flag):
-    """What of an event a guard wants to see besides the repeat key; what no guard wants is not computed."""
+class Needs(NamedTuple):
+    """What of an event a guard wants to see besides the repeat key; what no guard wants is not computed.
 
-    NOTHING = 0
-    FACTS = auto()
-    """`Call.facts` and `Result.facts`."""
-    READ = auto()
-    """`Outcomes.read`."""
-    TEXT = auto()
-    """The text itself, not only its length."""
+    `facts`: of calls and results; `read`, `rolling`, `progress`: that form of outcomes (and of keys, or the hint);
+    `text`: the text itself, not only its length.
+    """
+
+    facts: bool = False
+    read: bool = False
+    rolling: bool = False
+    progress: bool = False
+    text: bool = False
+
+    @classmethod
+    def of_all(cls, needs: Iterable["Needs"]) -> "Needs":
+        """What any of these wants."""
+        return cls(*map(any, zip(*needs, strict=True)))
+
+
+NOTHING = Needs()
+ALL_BUT_TEXT = Needs(facts=True, read=True, rolling=True, progress=True)
+
+
+class InvalidEventError(ValueError):
+    """An event cannot be taken. `path`: where, from the event; empty where no place is at fault. `message`: why."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{message} - at `{path}`" if path else message)
+        self.path = path
+        self.message = message
 
 
 class Batch(Struct, frozen=True, gc=False):
@@ -61,7 +80,14 @@ class Guard:
     name: ClassVar[str]
     """What findings call this guard."""
 
-    needs: ClassVar[Needs] = Needs.NOTHING
+    needs: ClassVar[Needs] = NOTHING
+
+    is_judge: ClassVar[bool] = False
+    """Whether this guard has a say before a batch runs: it has a `check` of its own."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.is_judge = cls.check is not Guard.check
 
     def __init__(self, settings: SettingsInForce, seal: Seal | None = None) -> None:
         self.settings = settings
@@ -70,6 +96,12 @@ class Guard:
     def configure(self, settings: SettingsInForce) -> None:
         """Takes other settings from the next event on; counts stay."""
         self.settings = settings
+
+    def validate(self, event: Event) -> None:
+        """Raises InvalidEventError when the event cannot be taken; asked of all events of a record before any of them.
+
+        Nothing changes here.
+        """
 
     def check(self, batch: Batch) -> Ruling:
         """Judges a batch before any of it runs."""

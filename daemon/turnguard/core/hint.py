@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec import Raw
 
+from turnguard.core.bounds import MAX_REMEMBERED_NAME
 from turnguard.core.javascript import Json, parse, utf8
 
 MAX_HINT_LENGTH = 80
@@ -62,15 +63,12 @@ POLL_NAMES = frozenset({"bashoutput", "taskoutput", "command_status"})
 POLL_WORDS = frozenset({"wait", "poll", "sleep", "stdin", "monitor", "watch"})
 NO_EDIT_WORDS = frozenset({"editor", "tool", "view", "read", "stdin", "todo", "task"})
 
-MAX_REMEMBERED = 100
-"""Characters of a tool's name up to which its class is remembered: a process must not keep what it is sent."""
-
 
 def call_class(tool: str, hint: str | None) -> CallClass:
     """What kind of call it is, by the tool's name and the first word of its hint: the first rule that fits."""
     words = hint.split(None, 1) if hint else ()
     verb = words[0].lower() if words else ""
-    return (_class if len(tool) + len(verb) > MAX_REMEMBERED else _remembered_class)(tool, verb)
+    return (_class if len(tool) + len(verb) > MAX_REMEMBERED_NAME else _remembered_class)(tool, verb)
 
 
 def _class(tool: str, verb: str) -> CallClass:

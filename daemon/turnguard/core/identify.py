@@ -5,11 +5,15 @@ errors, lengths in place of text, and the few facts that guards need besides. Ev
 are.
 """
 
-from typing import cast
+from collections.abc import Callable
+from hashlib import sha256
 
+import msgspec
 from msgspec import UNSET, Raw
 
-from turnguard.core.guard import Needs
+from turnguard.core.bounds import MAX_TEXT
+from turnguard.core.guard import ALL_BUT_TEXT, InvalidEventError, Needs
+from turnguard.core.hint import call_hint
 from turnguard.core.identity import (
     ENVELOPE_TOOL,
     is_git_overview,
@@ -18,7 +22,10 @@ from turnguard.core.identity import (
     tool_call_repeat_key,
     unwrap_envelope,
 )
-from turnguard.core.javascript import NestingError, NotJsonError, parse
+from turnguard.core.javascript import NestingError, NotJsonError, parse, utf8
+from turnguard.core.masking import progress_outcome
+from turnguard.core.outcome import rolling_outcome, unknown_tool_name
+from turnguard.core.rolling.identity import is_poll_call, outcome_action, rolling_key, rolling_tool_name
 from turnguard_protocol.events import (
     Call,
     Event,
@@ -39,28 +46,26 @@ SHELL_TOOL = "run_shell_command"
 NO_ARGUMENTS = Raw(b"{}")
 """Absent arguments count as empty ones, as in Qwen Code's daemon."""
 
-NOTHING_KNOWN = Facts()
+CallOf = Callable[[Result], Call | None]
+"""Finds the open call that a result belongs to: what a tool's result means depends on the tool."""
 
 
-class IdentityError(ValueError):
-    """An event has arguments or an output that cannot be identified. `path` is where, from the event."""
-
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{message} - at `{path}`")
-        self.path = path
-        self.message = message
+def nobody(result: Result) -> None:  # noqa: ARG001
+    """A `CallOf` where no call is open."""
+    return
 
 
-def identify(event: Event, needs: Needs = ~Needs.TEXT) -> Event:
+def identify(event: Event, needs: Needs = ALL_BUT_TEXT, call_of: CallOf = nobody) -> Event:
     """The same event in the identified form; `needs` says what guards want to know besides the repeat key.
 
-    With `Needs.TEXT` text stays as it is, for the guards that read it. Raises IdentityError.
+    With `needs.text` text stays as it is, for the guards that read it. Raises InvalidEventError.
     """
     if type(event) is ToolCalls:
         return ToolCalls([_call(call, needs, index) for index, call in enumerate(event.calls)], event.run_id)
     if type(event) is ToolResults:
-        return ToolResults([_result(result, needs, index) for index, result in enumerate(event.results)], event.run_id)
-    if Needs.TEXT in needs:
+        results = [_result(result, needs, index, call_of(result)) for index, result in enumerate(event.results)]
+        return ToolResults(results, event.run_id)
+    if needs.text:
         return event
     if type(event) is Text and event.delta is not None:
         return Text(length=_utf16_length(event.delta))
@@ -69,29 +74,56 @@ def identify(event: Event, needs: Needs = ~Needs.TEXT) -> Event:
     return event
 
 
+def _held(text: str) -> str:
+    """A name, id or key as it is held: of a long one the beginning and its digest, which is equal where the text is."""
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT // 2]}…{sha256(utf8(text)).hexdigest()}"
+
+
+def _held_or_none(text: str | None) -> str | None:
+    return None if text is None else _held(text)
+
+
+def _held_key(key: str | Keys) -> str | Keys:
+    return _held(key) if isinstance(key, str) else Keys(_held(key.turn), _held_or_none(key.rolling))
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
 def _call(call: Call, needs: Needs, index: int) -> Call:
     if call.key is not None:
-        return call
+        return msgspec.structs.replace(
+            call, name=_held_or_none(call.name), id=_held_or_none(call.id), key=_held_key(call.key)
+        )
     name, args = call.name or "", NO_ARGUMENTS if call.args is UNSET else call.args
+    hint = call.hint
     try:
-        key = tool_call_repeat_key(name, args)
-        facts = _call_facts(name, args) if Needs.FACTS in needs else None
+        keys = _keys(name, args, needs)
+        facts = _call_facts(name, args) if needs.facts else None
+        if hint is None and needs.progress:
+            hint = call_hint(name, args)
     except (NotJsonError, NestingError) as error:
-        raise IdentityError(f".calls[{index}].args", f"Arguments are {error}") from None
-    return Call(call.name, call.id, UNSET, Keys(key), call.fidelity, call.hint, facts)
+        raise InvalidEventError(f".calls[{index}].args", f"Arguments are {error}") from None
+    return Call(_held_or_none(call.name), _held_or_none(call.id), UNSET, keys, call.fidelity, hint, facts)
+
+
+def _keys(name: str, args: Raw, needs: Needs) -> Keys:
+    turn = tool_call_repeat_key(name, args)
+    return Keys(turn, rolling_key(name, args, turn) if needs.rolling else None)
 
 
 def _call_facts(name: str, args: Raw) -> Facts | None:
     """What else the call tells, None where that is nothing."""
     inner = unwrap_envelope(name, args) if name == ENVELOPE_TOOL else None
     target = None if inner is None else Target(*inner)
+    rolling_name = rolling_tool_name(name)
     name = name if target is None else target.name
-    facts = Facts(
-        git_overview=name == SHELL_TOOL and _is_git_overview(args, is_envelope=target is not None),
-        read_like=is_read_like(name),
-        target=target,
-    )
-    return None if facts == NOTHING_KNOWN else facts
+    read_like, poll = is_read_like(name), is_poll_call(rolling_name, args)
+    action = outcome_action(rolling_name, args)
+    git_overview = name == SHELL_TOOL and _is_git_overview(args, is_envelope=target is not None)
+    if not (git_overview or read_like or poll or action or target):
+        return None
+    return Facts(git_overview=git_overview, read_like=read_like, poll=poll, action=action, target=target)
 
 
 def _is_git_overview(args: Raw, *, is_envelope: bool) -> bool:
@@ -102,43 +134,82 @@ def _is_git_overview(args: Raw, *, is_envelope: bool) -> bool:
     return isinstance(command, str) and is_git_overview(command)
 
 
-def _result(result: Result, needs: Needs, index: int) -> Result:
-    ok = False if result.error is not UNSET else result.ok
-    key, outcome = result.key, result.outcome
-    if result.args is not UNSET or (key is None and result.name is not None):
-        key = _result_key(result, index)
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def _result(result: Result, needs: Needs, index: int, call: Call | None) -> Result:
+    key, outcome, facts = result.key, result.outcome, result.facts
+    if result.args is not UNSET or (key is None and result.id is None and result.name is not None):
+        args = NO_ARGUMENTS if result.args is UNSET else result.args
+        try:
+            key = _keys(result.name or "", args, needs)
+        except (NotJsonError, NestingError) as error:
+            raise InvalidEventError(f".results[{index}].args", f"Arguments are {error}") from None
     if outcome is None and (result.output is not UNSET or result.error is not UNSET):
-        outcome = _outcome(result, needs, index)
+        try:
+            outcome = _outcome(result, needs, call)
+            if facts is None and needs.facts and result.error is not UNSET:
+                facts = _error_facts(result.error)
+        except (NotJsonError, NestingError) as error:
+            field = "output" if result.error is UNSET else "error"
+            raise InvalidEventError(f".results[{index}].{field}", f"The {field} is {error}") from None
     return Result(
-        id=result.id,
-        name=result.name,
-        key=key,
+        id=_held_or_none(result.id),
+        name=_held_or_none(result.name),
+        key=None if key is None else _held_key(key),
         outcome=outcome,
-        ok=ok,
-        error_type=result.error_type,
+        ok=result.ok if result.error is UNSET else False,
+        error_type=_held_or_none(result.error_type),
         status=result.status,
         duplicate=result.duplicate,
-        facts=result.facts,
+        facts=facts,
     )
 
 
-def _result_key(result: Result, index: int) -> Keys:
-    try:
-        return Keys(tool_call_repeat_key(result.name or "", NO_ARGUMENTS if result.args is UNSET else result.args))
-    except (NotJsonError, NestingError) as error:
-        raise IdentityError(f".results[{index}].args", f"Arguments are {error}") from None
+def _outcome(result: Result, needs: Needs, call: Call | None) -> Outcomes:
+    """The result's identity, a form that no guard wants left out."""
+    output, error = result.output, result.error
+    told = output if error is UNSET else error
+    return Outcomes(
+        read=read_outcome(told) if needs.read and told is not UNSET else None,
+        rolling=_rolling_outcome(result, call) if needs.rolling else None,
+        progress=progress_outcome(output, error) if needs.progress else None,
+    )
 
 
-def _outcome(result: Result, needs: Needs, index: int) -> Outcomes:
-    """The result's identity; one that no guard wants is None, though there is a result."""
-    if Needs.READ not in needs:
-        return Outcomes()
-    output = result.output if result.error is UNSET else result.error
+def _rolling_outcome(result: Result, call: Call | None) -> str | None:
+    tool = rolling_tool_name(result.name if result.name is not None else (call and call.name) or "")
+    if result.error is UNSET and result.output is not UNSET and _is_foreign(result.output):
+        return rolling_outcome("", None, Raw(b'{"details":%b}' % bytes(result.output)))
+    if result.args is not UNSET:
+        action = outcome_action(tool, result.args)
+    else:
+        action = call.facts.action if call is not None and call.facts is not None else None
+    return rolling_outcome(tool, action, result.output, result.error)
+
+
+_MEMBERS = msgspec.json.Decoder(dict[str, Raw])
+
+
+def _is_foreign(output: Raw) -> bool:
+    """Whether an output is an object that no tool of OpenClaw gives, which has `content` or `details`.
+
+    By OpenClaw's rules all such objects would be one outcome, since it looks at nothing else.
+    """
+    if not bytes(output).lstrip().startswith(b"{"):
+        return False
     try:
-        return Outcomes(read=read_outcome(cast("Raw", output)))
-    except (NotJsonError, NestingError) as error:
-        field = "output" if result.error is UNSET else "error"
-        raise IdentityError(f".results[{index}].{field}", f"The {field} is {error}") from None
+        members = _MEMBERS.decode(output)
+    except (msgspec.DecodeError, RecursionError):  # a lone surrogate, or deeper than can be identified
+        members = parse(bytes(output))
+        if not isinstance(members, dict):
+            return False
+    return "content" not in members and "details" not in members
+
+
+def _error_facts(error: Raw) -> Facts | None:
+    unknown_tool = unknown_tool_name(error)
+    return None if unknown_tool is None else Facts(unknown_tool=unknown_tool)
 
 
 def _utf16_length(text: str) -> int:

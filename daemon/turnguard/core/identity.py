@@ -163,6 +163,7 @@ def _is_overview_diff(rest: str) -> bool:
 
 # --- results of stateful reads ----------------------------------------------------------------------------------------
 
+NO_RESPONSE = b"{}"
 _STUB_START = "<persisted-output>"
 _STUB = re.compile(rf'(?<!\\)"{_STUB_START}[^"\\]*(?:\\.[^"\\]*)*"(?!:)')
 _STUB_DIGEST = re.compile(r"\nFull output sha256: ([0-9a-f]{64})(?![^\r\n])")
@@ -171,12 +172,14 @@ _STUB_DIGEST = re.compile(r"\nFull output sha256: ([0-9a-f]{64})(?![^\r\n])")
 def read_outcome(response: bytes | msgspec.Raw | None) -> str:
     """Return the fingerprint of what a stateful read (``task_list``) returned: 64 hex digits.
 
-    response: the result as JSON text, None when there is none (its fingerprint differs from that of every JSON text).
+    response: the result as JSON text; no response, and null, count as an empty object, as upstream has it.
     Keys keep their order, so results that differ only in it are different. A string that begins with
     ``<persisted-output>`` and holds a line ``Full output sha256: `` + 64 hex digits counts as that digest: the stub for
     an output too large to show names a new file every time. Raises NotJsonError or NestingError.
     """
-    text = b"" if response is None else restringify(bytes(response), sort_keys=False)
+    text = NO_RESPONSE if response is None else restringify(bytes(response), sort_keys=False)
+    if text == b"null":
+        text = NO_RESPONSE
     if _STUB_START.encode() in text:
         text = _STUB.sub(_reduce_stub, text.decode()).encode()
     return sha256(text).hexdigest()

@@ -114,7 +114,7 @@ def parse(text: bytes | str) -> Json:
         raise NotJsonError(f"not JSON at character {error.pos}") from None
     except RecursionError:
         raise NestingError from None
-    _check_nesting(value, len(text))
+    _check_nesting(value, text.count("[") + text.count("{"))
     return value
 
 
@@ -125,10 +125,10 @@ def _refuse_constant(name: str) -> NoReturn:
 _READER = json.JSONDecoder(parse_int=float, parse_constant=_refuse_constant)
 
 
-def _check_nesting(value: Json, length: int) -> None:
-    """Raise NestingError when a value read from so many bytes or characters of JSON nests too deep."""
-    if length <= 2 * MAX_NESTING:
-        return  # each level takes two brackets
+def _check_nesting(value: Json, brackets: int) -> None:
+    """Raise NestingError when a value, read from JSON with so many opening brackets at the most, nests too deep."""
+    if brackets <= MAX_NESTING:
+        return
     level = [value]
     for _ in range(MAX_NESTING):
         # Python's collector tracks every list, and of the dicts those that may hold a container: the rest are leaves,
@@ -231,7 +231,7 @@ def restringify(text: bytes, *, sort_keys: bool) -> bytes:
     except (msgspec.DecodeError, RecursionError):
         # A lone surrogate, an integer of thousands of digits, bytes that are not UTF-8; or no JSON: parse rejects it.
         return stringify(parse(text), sort_keys=sort_keys).encode()
-    _check_nesting(value, len(written))
+    _check_nesting(value, written.count(b"[") + written.count(b"{"))
     if _is_javascript(written):
         return written
     return stringify(parse(text), sort_keys=sort_keys).encode()

@@ -10,10 +10,15 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnguard.core.thresholds import READ_FILE_LOOP_WINDOW
+from turnguard.core.progress import Standing
+from turnguard.core.thresholds import PROGRESS_HALT, PROGRESS_WINDOW, READ_FILE_LOOP_WINDOW
 from turnguard.core.turn.cap import CapReason
 from turnguard_protocol.settings import SettingsInForce
 from turnguard_protocol.verdicts import Action, Finding, Totals
+
+CAP = "turn_tool_call_cap"
+PROGRESS = "no_new_evidence"
+BUDGET = "tool_call_budget"
 
 MAX_NAME_LENGTH = 60
 """Characters of a tool's name that a message shows."""
@@ -31,28 +36,56 @@ WHAT_HAPPENED = {
     "action_stagnation": "{tool} was called {count} times in a row",
     "alternating_tool_call_pattern": "{tool} and {paired_tool} were called in turn {count} times",
     "chanting_identical_sentences": "the model wrote the same passage {count} times",
+    "compaction_loop_persisted": "after the context was compacted {tool} was called {count} times with the same "
+    "arguments and the same result",
     "consecutive_identical_tool_calls": "{tool} was called {count} times in a row with the same arguments",
+    "generic_repeat": "{tool} was called {count} times with the same arguments",
+    "global_circuit_breaker": "{tool} was called {count} times with the same arguments and the same result",
     "global_tool_call_duplicate": "{tool} was called {count} times in this turn with the same arguments",
     "invalid_tool_params_stagnation": "{count} calls of {tool} were rejected for their parameters",
+    "known_poll_no_progress": "{tool} was asked {count} times and nothing had changed",
+    "max_blocks_per_turn": "blocked batches in this turn: {count}",
+    "max_steps_per_turn": "the turn came to {count} steps, and it may take {threshold}",
+    "ping_pong": "{tool} and {paired_tool} were called in turn, {count} calls with the same arguments",
     "read_file_loop": f"{{count}} of the last {READ_FILE_LOOP_WINDOW} calls only read",
     "repeated_tool_execution_failure": "{tool} failed {count} times with the same kind of error",
     "repetitive_thoughts": "the model had the same thought {count} times in a row",
     "shell_command_stagnation": "{count} shell commands in a row only looked at the state of the git repository",
+    "tool_call_budget": "{count} tool calls came in a row, and the budget is {threshold}",
     "turn_tool_call_cap": "the turn came to {count} tool calls, more than it may make",
+    "unknown_tool_repeat": "{tool} does not exist and was called {count} times",
 }
 """By loop type, for people and the model alike."""
+
+WHAT_HAPPENED_FOR = {
+    "replayed_call_id": "a call of {tool} that was already answered came again under its old id",
+    "call": f"{{tool}} has now given this same result {{count}} times in the last {PROGRESS_WINDOW} calls",
+    "edit": "this same edit has been made {count} times",
+    "error": "{count} calls of {tool} failed with the same error",
+    "final": "{tool} has been sent {count} times; it does not end this turn",
+}
+"""The same where the reason of a finding says more than its loop type."""
 
 REPEATED = "the turn repeated itself"
 """For a loop type of another version, which a transcript can hold."""
 
-REPLAYED = "a call of {tool} that was already answered came again under its old id"
-
-SETTING_HINTS = {
-    "model.skipLoopDetection": "Setting: model.skipLoopDetection (true leaves this check out).",
-    "turnguard.repeatedFailures": "Setting: turnguard.repeatedFailures (warn reminds the model and never stops it).",
+SETTING_EFFECTS = {
+    "model.skipLoopDetection": "true leaves this check out",
+    "turnguard.repeatedFailures": "warn reminds the model and never stops it",
+    "turnguard.maxBlocksPerTurn": "0: never",
 }
-LEADS = {Action.HALT: "Stopped", Action.BLOCK: "Refused"}
-ALWAYS_ON = "No setting governs this check. You can continue once."
+"""What a setting can do about it, where its name does not say so."""
+
+LEADS = {Action.HALT: "Stopped", Action.BLOCK: "Refused", Action.RESTRICT: "Limited", Action.WARN: "Warning"}
+SHADOW_LEADS = {
+    Action.HALT: "Would have stopped",
+    Action.BLOCK: "Would have refused",
+    Action.RESTRICT: "Would have limited",
+    Action.WARN: "Warning",
+}
+SHADOW = "turnguard only watches here (turnguard.shadow), so nothing was stopped."
+ALWAYS_ON = "No setting governs this check."
+WAY_OUT = "You can continue once."
 
 HEDGED_CAP = (
     "Stopped after {count} tool calls: this turn passed its tool-call cap, either the one set in "
@@ -61,10 +94,27 @@ HEDGED_CAP = (
 """The fixed sentence that covers every part of the cap, as the design document asks for; the fact follows it."""
 
 CAP_WAY_OUT = "You can continue once, raise the cap for this turn, or set model.maxToolCallsPerTurn (0: no cap)."
+CAP_REFUSAL = "this call does not fit under the tool-call cap of the turn any more."
 
 STOPPED_ADVICE = "Do not call tools again for this. Sum up what is known and say what blocks you."
-REFUSED_ADVICE = "It was not run again; use the answer you have."
-WARNED_ADVICE = "Change the approach, or say what blocks you."
+RESTRICTED_ADVICE = {
+    "exhausted": "Answer in words: the next step has no tools.",
+    "fallback": "Go on with the tools that the next step has.",
+}
+REFUSED_ADVICE = {
+    "replayed_call_id": "It was not run again; use the answer you have.",
+    CAP: "It was not run. Sum up what is known.",
+    BUDGET: "It was not run. Answer in words before you call tools again.",
+}
+REFUSED_OTHERWISE = "It was not run. Do something else, or say what blocks you."
+WARNED_ADVICE = {
+    "call": "Repeating it will not show anything new. Use what you know, change the approach, or say what blocks you",
+    "edit": "Check the file's present content before editing it again",
+    "error": "Change the approach rather than the arguments",
+    "final": "Stop calling tools and answer",
+}
+WARNED_OTHERWISE = "Change the approach, or say what blocks you"
+LAST_CHANCE = "the turn is stopped if the next calls show nothing new either"
 
 
 def shown_name(name: str) -> str:
@@ -80,28 +130,50 @@ def what_happened(finding: Finding, totals: Totals) -> str:
     """The fact behind a finding, without a full stop."""
     if finding.reason == CapReason.STUCK:
         return repetition(finding, totals)
-    template = REPLAYED if finding.reason == "replayed_call_id" else WHAT_HAPPENED.get(finding.loop_type, REPEATED)
+    template = WHAT_HAPPENED_FOR.get(str(finding.reason)) or WHAT_HAPPENED.get(finding.loop_type, REPEATED)
     return template.format(
         count=finding.count,
+        threshold=finding.threshold,
         tool="a tool without a name" if finding.tool is UNSET else shown_name(finding.tool),
         paired_tool="another tool" if finding.paired_tool is UNSET else shown_name(finding.paired_tool),
     )
-
-
-def user_message(finding: Finding, settings: SettingsInForce, totals: Totals) -> str:
-    """What a person reads of a finding of warn or worse."""
-    if finding.loop_type == "turn_tool_call_cap":
-        return f"{HEDGED_CAP.format(count=finding.count)} {cap_fact(finding, settings, totals)} {CAP_WAY_OUT}"
-    lead = LEADS.get(finding.action, "Warning")
-    if finding.setting is not UNSET:
-        return f"{lead}: {what_happened(finding, totals)}. {SETTING_HINTS[finding.setting]}"
-    return f"{lead}: {what_happened(finding, totals)}. {ALWAYS_ON if finding.action is Action.HALT else ''}".rstrip()
 
 
 def repetition(finding: Finding, totals: Totals) -> str:
     """Which call made the turn a stuck one, and how often it came."""
     repeated = "one call" if finding.tool is UNSET else shown_name(finding.tool)
     return f"{repeated} came {totals.max_key_repeat} times with the same arguments"
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+def user_message(finding: Finding, settings: SettingsInForce, totals: Totals, standing: Standing | None = None) -> str:
+    """What a person reads of a finding of warn or worse. `standing`: that of the progress guard, where it runs."""
+    message = _user_message(finding, settings, totals, standing)
+    return f"{SHADOW} {message}" if settings.shadow else message
+
+
+def _user_message(finding: Finding, settings: SettingsInForce, totals: Totals, standing: Standing | None) -> str:
+    lead = (SHADOW_LEADS if settings.shadow else LEADS).get(finding.action, "Seen")
+    hint = _setting_hint(finding, settings)
+    if finding.loop_type == CAP:
+        hedged = HEDGED_CAP.format(count=finding.count).removeprefix(LEADS[Action.HALT])
+        what = f"{lead}{hedged}" if finding.action is Action.HALT else f"{lead}: {CAP_REFUSAL}"
+        return f"{what} {cap_fact(finding, settings, totals)} {hint if settings.shadow else CAP_WAY_OUT}"
+    fact = what_happened(finding, totals)
+    if finding.loop_type == PROGRESS and standing is not None:
+        return f"{lead}: {_progress_fact(finding, fact, standing, settings)} {hint}"
+    return f"{lead}: {fact}. {hint}".rstrip()
+
+
+def _setting_hint(finding: Finding, settings: SettingsInForce) -> str:
+    if finding.setting is UNSET:
+        if finding.action is not Action.HALT:
+            return ""
+        return ALWAYS_ON if settings.shadow else f"{ALWAYS_ON} {WAY_OUT}"
+    effect = SETTING_EFFECTS.get(finding.setting)
+    return f"Setting: {finding.setting}{f' ({effect})' if effect else ''}."
 
 
 def cap_fact(finding: Finding, settings: SettingsInForce, totals: Totals) -> str:
@@ -113,21 +185,36 @@ def cap_fact(finding: Finding, settings: SettingsInForce, totals: Totals) -> str
         return f"Here it was the cap that was set: {how}."
     if finding.reason == CapReason.BACKSTOP:
         return f"Here it was the limit that holds for every turn while none is set: {limit} calls, repeated or not."
-    repeated = "one call" if finding.tool is UNSET else shown_name(finding.tool)
-    times = f"{totals.max_key_repeat} times with the same arguments"
-    return (
-        f"Here it was the adaptive one: past {limit} calls a turn must not repeat itself, and {repeated} came {times}."
-    )
+    evidence = repetition(finding, totals)
+    return f"Here it was the adaptive one: past {limit} calls a turn must not repeat itself, and {evidence}."
 
 
-def model_message(finding: Finding, totals: Totals) -> str:
+def _progress_fact(finding: Finding, fact: str, standing: Standing, settings: SettingsInForce) -> str:
+    points = f"no new evidence. {fact[0].upper()}{fact[1:]}; {standing.points:g} points (limit {PROGRESS_HALT})"
+    if finding.action is not Action.HALT:
+        return f"{points}."
+    since = standing.since_warning or 0
+    warned = f"warned {since} call{'' if since == 1 else 's'} ago"
+    if settings.shadow:
+        return f"{points}, {warned}."
+    return f"{points}, {warned}. Nothing was run after call {standing.calls}. Continue anyway: clears the score."
+
+
+# --- for the model ----------------------------------------------------------------------------------------------------
+
+
+def model_message(finding: Finding, settings: SettingsInForce, totals: Totals) -> str:
     """What the model reads of a finding of warn or worse, with its next request."""
-    fact = what_happened(finding, totals)
+    fact, reason = what_happened(finding, totals), str(finding.reason)
     if finding.action is Action.HALT:
         return f"The turn was stopped: {fact}. {STOPPED_ADVICE}"
     if finding.action is Action.BLOCK:
-        return f"This call was refused: {fact}. {REFUSED_ADVICE}"
-    return f"Note: {fact}. {WARNED_ADVICE}"
+        advice = REFUSED_ADVICE.get(reason) or REFUSED_ADVICE.get(finding.loop_type, REFUSED_OTHERWISE)
+        return f"This call was refused: {fact}. {advice}"
+    if finding.action is Action.RESTRICT:
+        return f"Note: {fact}. {RESTRICTED_ADVICE.get(reason, WARNED_OTHERWISE)}"
+    closing = f"; {LAST_CHANCE}" if finding.loop_type == PROGRESS and settings.progress == "halt" else ""
+    return f"{fact[0].upper()}{fact[1:]}. {WARNED_ADVICE.get(reason, WARNED_OTHERWISE)}{closing}."
 
 
 def daemon_error(loop_type: str | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ found fault with that has no points of its own. Calls without a known outcome sa
 
 import struct
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from turnguard.core.bounds import MAX_OPEN_CALLS
-from turnguard.core.guard import NO_FINDINGS, Batch, Guard, Seal
+from turnguard.core.guard import NO_FINDINGS, Batch, Guard, Needs, Seal
 from turnguard.core.hint import CallClass, call_class
 from turnguard.core.thresholds import (
     PROGRESS_FAMILY,
@@ -338,6 +338,7 @@ class ProgressGuard(Guard):
     __slots__ = ("is_halt_told", "progress", "step")
 
     name = "progress"
+    needs = Needs(progress=True)
 
     def __init__(self, settings: SettingsInForce, seal: Seal | None = None) -> None:
         super().__init__(settings, seal)
@@ -436,48 +437,3 @@ class ProgressGuard(Guard):
         if self.seal is None or trouble.kind not in ("call", "edit"):
             return UNSET
         return self.seal(str(counted(trouble.call.args)))
-
-
-# --- words ------------------------------------------------------------------------------------------------------------
-
-FACTS: Mapping[str, str] = {
-    "call": f"{{tool}} has now given this same result {{count}} times in the last {PROGRESS_WINDOW} calls",
-    "edit": "this same edit has been made {count} times",
-    "error": "{count} calls of {tool} failed with the same error",
-    "final": "{tool} has been sent {count} times; it does not end this turn",
-}
-"""What happened, by the reason of a finding; without a full stop."""
-
-ADVICE: Mapping[str, str] = {
-    "call": "Repeating it will not show anything new. Use what you know, change the approach, or say what blocks you",
-    "edit": "Check the file's present content before editing it again",
-    "error": "Change the approach rather than the arguments",
-    "final": "Stop calling tools and answer",
-}
-"""What to do instead, for the model."""
-
-LAST_CHANCE = "the turn is stopped if the next calls show nothing new either"
-
-
-def progress_model_text(finding: Finding, tool: str, *, may_halt: bool) -> str:
-    """What the model reads of a warning. `tool`: its name as messages show it; `may_halt`: the action is `halt`."""
-    closing = f"; {LAST_CHANCE}." if may_halt else "."
-    return f"{_fact(finding, tool)}. {ADVICE[str(finding.reason)]}{closing}"
-
-
-def progress_user_text(finding: Finding, tool: str, standing: Standing) -> str:
-    """What a person reads of a finding of this guard."""
-    fact = f"no new evidence. {_fact(finding, tool)}; {standing.points:g} points (limit {PROGRESS_HALT})"
-    setting = f"Setting: {finding.setting}."
-    if finding.action is not Action.HALT:
-        return f"Warning: {fact}. {setting}"
-    since = standing.since_warning or 0
-    warned = f"warned {since} call{'' if since == 1 else 's'} ago"
-    ran = f"Nothing was run after call {standing.calls}."
-    return f"Stopped: {fact}, {warned}. {ran} Continue anyway: clears the score. {setting}"
-
-
-def _fact(finding: Finding, tool: str) -> str:
-    """What happened, as a sentence; the tool's name stays as it is where it comes first."""
-    template = FACTS[str(finding.reason)]
-    return (template[0].upper() + template[1:]).format(tool=tool, count=finding.count)

@@ -10,15 +10,18 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from turnguard.core.guard import Batch, Seal
-from turnguard.core.identify import IdentityError, identify
+from turnguard.core.bounds import MAX_LISTED_FINDINGS
+from turnguard.core.guard import Batch, InvalidEventError, Seal
+from turnguard.core.identify import CallOf, identify, nobody
+from turnguard.core.limits import SESSION
 from turnguard.core.messages import model_message, user_message
+from turnguard.core.open_turn import Turn
 from turnguard.core.stack import GuardStack, halts
-from turnguard.core.step import OpenStep
 from turnguard.core.turn.cap import CapReason
 from turnguard.core.turn.turn_guard import TURN_TOOL_CALL_CAP
 from turnguard_protocol.events import (
     Event,
+    StateChanged,
     StepFinished,
     Text,
     Thought,
@@ -45,17 +48,9 @@ from turnguard_protocol.verdicts import (
 STRICTNESS = {action: rank for rank, action in enumerate(Action)}
 """Actions from mildest to strictest: the order in which the vocabulary declares them."""
 
-MAX_LISTED_FINDINGS = 100
-"""Fresh findings of a turn that its summary lists; later ones were told when they came."""
 
-
-class EventError(ValueError):
-    """An event cannot be taken, and nothing of the record was applied. `path` is where, from `$`."""
-
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{message} - at `{path}`")
-        self.path = path
-        self.message = message
+class EventError(InvalidEventError):
+    """An event cannot be taken, and nothing of the record was applied. `path` is where, from the record's params."""
 
 
 class StaleTurnError(ValueError):
@@ -64,48 +59,6 @@ class StaleTurnError(ValueError):
     def __init__(self, turn_id: str | None) -> None:
         super().__init__(f"The current turn is {turn_id!r}")
         self.turn_id = turn_id
-
-
-class Turn:
-    """One turn: from a user prompt to the agent's final answer.
-
-    `outcome` None: it is open. `halt`: the findings that halted it. `held`: what `prepareStep` found and the next
-    record answers.
-    """
-
-    __slots__ = ("findings", "halt", "held", "outcome", "overrides", "step", "steps", "turn_id")
-
-    def __init__(self, turn_id: str) -> None:
-        self.turn_id = turn_id
-        self.outcome: TurnOutcome | None = None
-        self.steps = 0
-        self.step: OpenStep | None = None
-        self.halt: Sequence[Finding] = ()
-        self.held: Sequence[Finding] = ()
-        self.findings: Sequence[Finding] = ()
-        self.overrides: Sequence[AppliedOverride] = ()
-
-    def snapshot(self) -> dict[str, Any]:
-        """The turn as plain JSON-like values."""
-        step = self.step
-        return {
-            "turnId": self.turn_id,
-            "outcome": self.outcome,
-            "steps": self.steps,
-            "step": None if step is None else step.snapshot(),
-            "findings": [msgspec.to_builtins(list(each)) for each in (self.halt, self.held, self.findings)],
-            "overrides": msgspec.to_builtins(list(self.overrides)),
-        }
-
-    @classmethod
-    def restored(cls, state: dict[str, Any]) -> "Turn":
-        """The turn that `snapshot` gave."""
-        turn = cls(state["turnId"])
-        turn.outcome, turn.steps = state["outcome"], state["steps"]
-        turn.step = None if state["step"] is None else OpenStep.restored(state["step"])
-        turn.halt, turn.held, turn.findings = (msgspec.convert(each, list[Finding]) for each in state["findings"])
-        turn.overrides = msgspec.convert(state["overrides"], list[AppliedOverride])
-        return turn
 
 
 class SessionGuard:
@@ -137,18 +90,21 @@ class SessionGuard:
     def configure(self, settings: SettingsInForce) -> None:
         """Puts other settings in force from the next event on; guards that stay keep their counts."""
         self._settings = settings
-        self._stack = self._stack.configured(settings)
+        self._stack = self._stack.configured(settings, self._turn and self._turn.started())
+        if settings.shadow and self._turn is not None:
+            self._turn.halt = ()
 
     def record(self, events: Sequence[Event]) -> Verdict:
         """Applies events in order and answers one verdict over all of them.
 
-        Raises EventError when an event cannot be identified; then none of them was applied.
+        Raises EventError when an event cannot be taken; then none of them was applied.
         """
-        identified = [self._identify(index, event) for index, event in enumerate(events)]
+        identified = self._identified(events)
         found: list[Finding] = []
-        if self._turn is not None and self._turn.held:
-            found += self._turn.held
-            self._turn.held = ()
+        turn = self._turn
+        if turn is not None and turn.held:
+            found += turn.held
+            turn.held = ()
         for event in identified:
             self._apply(event, found)
         return self._verdict(found)
@@ -158,14 +114,20 @@ class SessionGuard:
 
         What closing the step found is answered with the next record.
         """
-        turn = self._turn
+        turn, shield = self._turn, self._stack.shield
         if turn is not None and not turn.halt:
+            is_closed_here = turn.step is not None or turn.is_prepared
             found = [*turn.held, *self._finish_step(turn)]
-            turn.held = found
-            if halts(found):
+            turn.held, turn.is_prepared = found, is_closed_here
+            turn.refusals = _refusals(found) or turn.refusals
+            if halts(found) and not self._settings.shadow:
                 turn.halt = found
-        is_over = turn is not None and turn.halt
-        return NextStep(tool_choice="none" if is_over else "auto", active_tools=None, state=None)
+        choice, tools, state = ("auto", None, None) if shield is None else shield.next_step()
+        if self._is_disabled or self._settings.shadow:
+            choice = "auto"
+        elif turn is not None and turn.halt:
+            choice = "none"
+        return NextStep(tool_choice=choice, active_tools=tools, state=state)
 
     def override(self, action: OverrideAction, *, turn_id: str | None = None, calls: int | None = None) -> None:
         """Gets past a halt, or switches all guards of the session off or on, at once.
@@ -180,10 +142,10 @@ class SessionGuard:
         if action == "disable" or action == "enable":
             self._switch(off=action == "disable")
         elif turn is not None:
-            raised = self._raise_by(calls) if action == "raiseCap" else 0
-            if raised or turn.halt:
+            raised = self._raise_by(turn, calls) if action == "raiseCap" else 0
+            if raised or turn.halt or turn.refusals:
                 self._go_on(turn, raised)
-                turn.overrides = [*turn.overrides, AppliedOverride(action, raised or UNSET)]
+                turn.note_override(action, raised)
 
     def close(self) -> TurnSummary | None:
         """Ends the open turn and sums the last one up; None when there never was one."""
@@ -191,12 +153,12 @@ class SessionGuard:
         if turn is None:
             return None
         self._end_turn(turn, "completed")
-        outcome = turn.outcome or "completed"
-        return TurnSummary(turn_id=turn.turn_id, outcome=outcome, totals=self._totals(), findings=list(turn.findings))
+        return turn.summary(self._totals())
 
     def status(self) -> SessionStatus:
         """How the session stands."""
-        turn = self._turn
+        turn, shield = self._turn, self._stack.shield
+        budget_state = None if shield is None else shield.next_step()[2]
         overrides = list(turn.overrides) if turn is not None else []
         if self._is_disabled:
             overrides.append(AppliedOverride("disable"))
@@ -208,15 +170,25 @@ class SessionGuard:
             state=self._state(),
             totals=self._totals(),
             cap=self._stack.turn_guard.cap_in_force(),
-            last_finding=turn.findings[-1] if turn is not None and turn.findings else UNSET,
+            last_finding=UNSET if turn is None else turn.last_finding(),
             overrides=overrides,
+            budget_state=UNSET if budget_state is None else budget_state,
         )
 
-    def _identify(self, index: int, event: Event) -> Event:
-        try:
-            return identify(event, self._stack.needs)
-        except IdentityError as error:
-            raise EventError(f"$.events[{index}]{error.path}", error.message) from error
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _identified(self, events: Sequence[Event]) -> list[Event]:
+        turn, stack = self._turn, self._stack
+        call_of: CallOf = nobody if turn is None or turn.step is None else turn.step.call_of
+        identified: list[Event] = []
+        for index, event in enumerate(events):
+            try:
+                identified.append(identify(event, stack.needs, call_of))
+                if stack.shield is not None and not (self._is_disabled and type(event) is ToolCalls):
+                    stack.validate(event)
+            except InvalidEventError as error:
+                raise EventError(f"$.events[{index}]{error.path}", error.message) from error
+        return identified
 
     def _apply(self, event: Event, found: list[Finding]) -> None:
         turn = self._turn
@@ -228,71 +200,106 @@ class SessionGuard:
         else:
             if turn is None or turn.outcome is not None:
                 turn = self._start_turn(TurnStarted())
-            found += self._apply_in(turn, event)
+            self._apply_in(turn, event, found)
 
     def _only_completes_history(self, turn: Turn, event: Event, found: Sequence[Finding]) -> bool:
-        """Whether the event comes after a halt, or belongs to a turn that has ended."""
-        if turn.halt or halts(found):
+        """Whether the event comes after a halt, or after the end of its turn: only calls open another by themselves."""
+        if turn.halt or (found and self._has_halted(found)):
             return True
-        return turn.outcome is not None and type(event) in (ToolResults, StepFinished, TurnEnded)
+        return turn.outcome is not None and type(event) is not ToolCalls
+
+    def _has_halted(self, found: Sequence[Finding]) -> bool:
+        """Whether what a record found so far ends the turn, so that the rest of it only completes the history."""
+        return not self._settings.shadow and halts(found)
 
     def _apply_late(self, turn: Turn, event: Event) -> None:
         if type(event) is TurnEnded and turn.outcome is None:
             turn.outcome = event.outcome
+        elif type(event) is StateChanged:
+            self._stack.tell(event)
         elif type(event) is ToolResults and not self._is_disabled:
             self._stack.tell_late(event if turn.step is None else turn.step.pair(event))
 
-    def _apply_in(self, turn: Turn, event: Event) -> Sequence[Finding]:
+    def _apply_in(self, turn: Turn, event: Event, found: list[Finding]) -> None:
         """Applies an event to an open turn."""
         kind = type(event)
-        if type(event) is TurnEnded:
-            self._end_turn(turn, event.outcome)
-            return ()
-        if type(event) is StepFinished:
-            return self._finish_step(turn, event)
-        found: list[Finding] = []
-        if kind is ToolCalls or kind is Text or kind is Thought:
+        if type(event) is ToolCalls or kind is Text or kind is Thought:
             if turn.step is not None and turn.step.has_results and kind is not Thought:
                 found += self._finish_step(turn)
             if turn.step is None:
-                turn.step = OpenStep()
-                turn.steps += 1
-        if halts(found):
-            return found
+                turn.open_step()
+                self._check_steps(turn, found)
+            if found and self._has_halted(found):
+                return
         if type(event) is ToolCalls:
-            return found + self._judge(turn, event)
-        if type(event) is ToolResults and turn.step is not None:
-            event = turn.step.pair(event)
-        return found + self._tell(event)
+            self._judge(turn, event, found)
+        elif type(event) is StepFinished:
+            found += self._finish_step(turn, event)
+        elif type(event) is TurnEnded:
+            self._end_turn(turn, event.outcome)
+        else:
+            if type(event) is ToolResults and turn.step is not None:
+                event = turn.step.pair(event)
+            found += self._tell(event)
 
-    def _judge(self, turn: Turn, event: ToolCalls) -> list[Finding]:
-        step = turn.step = turn.step or OpenStep()
-        if step.calls and self._settings.turn_guard == "batch":
+    def _judge(self, turn: Turn, event: ToolCalls, found: list[Finding]) -> None:
+        step, settings = turn.step, self._settings
+        if step is None:
+            return
+        is_another = bool(step.calls) and settings.turn_guard == "batch"
+        if is_another:
             turn.steps += 1
-        findings: list[Finding] = []
-        admitted = list(range(len(event.calls)))
-        if not self._is_disabled:
-            run_id = turn.turn_id if event.run_id is UNSET else event.run_id
-            findings, admitted = self._stack.judge(Batch(event.calls, run_id))
-        step.add_batch(event.calls, admitted)
-        return findings
+            self._check_steps(turn, found)
+            if found and self._has_halted(found):
+                step.is_refused = True
+                return
+        if self._is_disabled:
+            step.add_batch(event.calls, range(len(event.calls)))
+            return
+        batch = Batch(event.calls, turn.turn_id if event.run_id is UNSET else event.run_id)
+        ruling = self._stack.check(batch)
+        findings = self._with_blocks(turn, ruling.findings) if ruling.findings else ruling.findings
+        is_refused = bool(findings) and self._has_halted(findings)
+        refused = frozenset[int]() if settings.shadow else ruling.refused
+        admitted = [] if is_refused else [index for index in range(len(event.calls)) if index not in refused]
+        self._stack.commit(batch, admitted)
+        found += findings
+        if is_refused:
+            step.is_refused = is_another
+        else:
+            step.add_batch(event.calls, admitted)
+
+    def _with_blocks(self, turn: Turn, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """The findings on a batch, and the one that it was blocked once too often."""
+        if halts(findings) or all(finding.action is not Action.BLOCK for finding in findings):
+            return findings
+        finding = turn.limit().note_block(self._settings)
+        return findings if finding is None else [*findings, finding]
+
+    def _check_steps(self, turn: Turn, found: list[Finding]) -> None:
+        if self._settings.max_steps_per_turn is not None and not self._is_disabled:
+            finding = turn.limit().check_steps(turn.steps, self._settings)
+            found += () if finding is None else (finding,)
 
     def _tell(self, event: Event) -> list[Finding]:
-        return [] if self._is_disabled else self._stack.tell(event)
+        if self._is_disabled and type(event) is not StateChanged:
+            return []
+        return self._stack.tell(event)
 
     def _finish_step(self, turn: Turn, event: StepFinished | None = None) -> list[Finding]:
-        """Closes the step at hand; without an event of the host's own only if there is one."""
-        if turn.step is None and event is None:
-            return []
-        turn.step = None
-        return self._tell(event or StepFinished())
+        """Closes the step at hand. Without an event of the host's own only if there is one; with one, unless
+        `prepareStep` has just closed it.
+        """
+        is_closed = turn.step is None and (event is None or turn.is_prepared)
+        turn.step, turn.is_prepared = None, False
+        return [] if is_closed else self._tell(event or StepFinished())
 
     def _start_turn(self, event: TurnStarted) -> Turn:
         if self._turn is not None:
             self._end_turn(self._turn, "completed")
         self._turns += 1
-        turn = self._turn = Turn(event.turn_id or f"turn-{self._turns}")
-        self._tell(event)
+        turn = self._turn = Turn(event.turn_id or f"turn-{self._turns}", event.origin)
+        self._stack.tell(turn.started())
         return turn
 
     def _end_turn(self, turn: Turn, outcome: TurnOutcome) -> None:
@@ -303,61 +310,72 @@ class SessionGuard:
             self._tell(TurnEnded(outcome))
         turn.outcome = outcome
 
+    # --- overrides ----------------------------------------------------------------------------------------------------
+
     def _switch(self, *, off: bool) -> None:
         """Stops all guards and lifts a halt, or starts them with fresh counters."""
         if self._is_disabled == off:
             return
         self._is_disabled = off
         if self._turn is not None:
-            self._turn.halt = self._turn.held = ()
+            self._turn.halt = self._turn.held = self._turn.refusals = ()
+            self._turn.limits = None
         if not off:
-            self._stack = GuardStack(self._settings, self._stack.turn_guard.seal)
+            self._stack = self._stack.restarted(self._settings, self._turn and self._turn.started())
 
-    def _raise_by(self, calls: int | None) -> int:
-        """By how many calls the cap is raised; 0 where there is no cap to raise."""
+    def _raise_by(self, turn: Turn, calls: int | None) -> int:
+        """By how many calls the cap is raised; 0 where there is none, or where something else halted the turn."""
         cap = self._settings.max_tool_calls_per_turn
-        return 0 if cap is None else calls or cap
+        is_other = bool(turn.halt) and all(finding.loop_type != TURN_TOOL_CALL_CAP for finding in turn.halt)
+        return 0 if cap is None or is_other else calls or cap
 
     def _go_on(self, turn: Turn, raised: int) -> None:
-        """Lifts the halt. Each guard that halted forgives; the cap is raised instead where `raised` says so."""
+        """Lifts the halt. Each guard that refused forgives; the cap is raised instead where `raised` says so."""
         turn_guard = self._stack.turn_guard
         reason = CapReason.EXPLICIT_CAP if self._settings.is_cap_explicit else CapReason.STUCK
-        for finding in turn.halt:
+        for finding in turn.refusals:
             if finding.loop_type == TURN_TOOL_CALL_CAP and raised:
                 reason = CapReason(str(finding.reason))
                 turn_guard.take_back_refused()
-            elif finding.action is Action.HALT:
+            elif finding.guard == SESSION:
+                turn.limit().forgive(finding)
+            else:
                 self._stack.forgive(finding)
         if raised:
             turn_guard.raise_cap(reason, raised)
-        if turn.halt:
-            turn.halt, turn.outcome = (), None
+        turn.held = [finding for finding in turn.held if finding not in turn.refusals]
+        turn.refusals = ()
+        turn.go_on()
+
+    # --- verdicts -----------------------------------------------------------------------------------------------------
 
     def _verdict(self, found: list[Finding]) -> Verdict:
-        turn = self._turn
+        turn, totals = self._turn, self._totals()
         if turn is None:
-            return Verdict(action=Action.ALLOW, turn_id="", findings=[], admitted=[], totals=self._totals())
-        findings = self._latch(turn, found)
-        verdict = Verdict(
-            action=findings[0].action if findings else Action.ALLOW,
-            turn_id=turn.turn_id,
-            findings=findings,
-            admitted=[] if turn.halt or turn.step is None else turn.step.may_start(),
-            totals=self._totals(),
-        )
-        if findings and STRICTNESS[verdict.action] >= STRICTNESS[Action.WARN]:
-            verdict.user_message = user_message(findings[0], self._settings, verdict.totals)
-            verdict.model_message = model_message(findings[0], verdict.totals)
+            return Verdict(action=Action.ALLOW, turn_id="", findings=found, admitted=[], totals=totals)
+        findings = self._answer(turn, found) if found or turn.halt else found
+        admitted = [] if turn.halt or turn.step is None else turn.step.may_start()
+        action = findings[0].action if findings and not self._settings.shadow else Action.ALLOW
+        verdict = Verdict(action=action, turn_id=turn.turn_id, findings=findings, admitted=admitted, totals=totals)
+        if findings and findings[0].action is not Action.ALLOW:
+            standing = self._stack.standing()
+            verdict.user_message = user_message(findings[0], self._settings, totals, standing)
+            if not self._settings.shadow:
+                verdict.model_message = model_message(findings[0], self._settings, totals)
         return verdict
 
-    def _latch(self, turn: Turn, found: list[Finding]) -> list[Finding]:
+    def _answer(self, turn: Turn, found: list[Finding]) -> list[Finding]:
         """The findings to answer, strictest first; a halt among them is kept to be repeated."""
         if turn.halt and not halts(found):
             return list(turn.halt)
         found.sort(key=lambda finding: STRICTNESS[finding.action], reverse=True)
-        told = [finding for finding in found if finding.fresh]
-        turn.findings = [*turn.findings, *told][:MAX_LISTED_FINDINGS] if told else turn.findings
-        if halts(found):
+        del found[MAX_LISTED_FINDINGS:]
+        if self._settings.shadow:
+            for finding in found:
+                finding.fresh = finding.fresh and not turn.is_said(finding)
+        turn.note(found)
+        turn.refusals = _refusals(found) or turn.refusals
+        if halts(found) and not self._settings.shadow:
             turn.halt = [msgspec.structs.replace(finding, fresh=False) for finding in found]
         return found
 
@@ -390,3 +408,8 @@ class SessionGuard:
         self._turns, self._is_disabled = state["turns"], state["isDisabled"]
         self._turn = None if state["turn"] is None else Turn.restored(state["turn"])
         self._stack.restore(state["guards"])
+
+
+def _refusals(findings: Sequence[Finding]) -> Sequence[Finding]:
+    """Those for which something may not run."""
+    return [finding for finding in findings if STRICTNESS[finding.action] >= STRICTNESS[Action.RESTRICT]]

@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from turnguard.core.guard import Batch, Guard, Needs, Seal
+from turnguard.core.budget.guard import LoopShieldGuard
+from turnguard.core.guard import PASS, Batch, Guard, Needs, Ruling, Seal
+from turnguard.core.progress import ProgressGuard, Standing
+from turnguard.core.rolling.history import RollingHistoryGuard
+from turnguard.core.rolling.post_compaction import PostCompactionGuard
 from turnguard.core.turn.batch_turn import BatchTurnGuard
 from turnguard.core.turn.failures import RepeatedFailureGuard
 from turnguard.core.turn.stream_turn import LoopDetectionService
 from turnguard.core.turn.turn_guard import TurnGuard
-from turnguard_protocol.events import Event, ToolResults
+from turnguard_protocol.events import Event, ToolResults, TurnStarted
 from turnguard_protocol.settings import SettingsInForce
 from turnguard_protocol.verdicts import Action, Finding
 
@@ -24,52 +28,90 @@ def turn_guard_kind(settings: SettingsInForce) -> type[TurnGuard]:
 
 
 def other_guard_kinds(settings: SettingsInForce) -> list[type[Guard]]:
-    """The guards beside the turn guard. Repeated failures belong to Qwen Code's daemon, as the batch guard does."""
-    watches_failures = settings.turn_guard == "batch" and settings.repeated_failures != "off"
-    return [RepeatedFailureGuard] if watches_failures else []
+    """The guards beside the turn guard.
+
+    Repeated failures belong to Qwen Code's daemon, as the batch guard does. The rolling history also records while it
+    is switched off, so that it knows what came before when it is switched on.
+    """
+    kinds: list[type[Guard]] = []
+    if settings.turn_guard == "batch" and settings.repeated_failures != "off":
+        kinds.append(RepeatedFailureGuard)
+    if settings.loop_detection is not None:
+        kinds += [RollingHistoryGuard, PostCompactionGuard]
+    if settings.loop_shield is not None:
+        kinds.append(LoopShieldGuard)
+    if settings.progress != "off":
+        kinds.append(ProgressGuard)
+    return kinds
 
 
 class GuardStack:
-    """All enabled guards of a session, the turn guard first."""
+    """All enabled guards of a session, the turn guard first.
 
-    __slots__ = ("guards", "needs", "turn_guard")
+    `kept`: guards of another stack that stay as they are; new ones hear of `turn`, the one at hand, first.
+    """
 
-    def __init__(self, settings: SettingsInForce, seal: Seal | None = None) -> None:
-        self.turn_guard = turn_guard_kind(settings)(settings, seal)
-        self.guards: tuple[Guard, ...] = (
-            self.turn_guard,
-            *(kind(settings, seal) for kind in other_guard_kinds(settings)),
-        )
-        self.needs = Needs.NOTHING
-        for guard in self.guards:
-            self.needs |= guard.needs
+    __slots__ = ("guards", "needs", "shield", "turn_guard")
 
-    def configured(self, settings: SettingsInForce) -> "GuardStack":
-        """The stack for other settings: guards that are in both keep their counts, the others start anew."""
-        stack = GuardStack(settings, self.turn_guard.seal)
-        kept = {type(guard): guard for guard in self.guards}
-        stack.guards = tuple(kept.get(type(guard), guard) for guard in stack.guards)
-        for guard in stack.guards:
-            guard.configure(settings)
+    def __init__(
+        self,
+        settings: SettingsInForce,
+        seal: Seal | None = None,
+        kept: Sequence[Guard] = (),
+        turn: TurnStarted | None = None,
+    ) -> None:
+        by_kind = {type(guard): guard for guard in kept}
+        self.shield: LoopShieldGuard | None = None
+        guards: list[Guard] = []
+        for kind in (turn_guard_kind(settings), *other_guard_kinds(settings)):
+            guard = by_kind.get(kind)
+            if guard is None:
+                guard = kind(settings, seal)
+                if turn is not None:
+                    guard.receive(turn)
+            else:
+                guard.configure(settings)
+            guards.append(guard)
             if isinstance(guard, TurnGuard):
-                stack.turn_guard = guard
+                self.turn_guard = guard
+            elif isinstance(guard, LoopShieldGuard):
+                self.shield = guard
+        self.guards = tuple(guards)
+        self.needs = Needs.of_all(guard.needs for guard in guards)
+
+    def configured(self, settings: SettingsInForce, turn: TurnStarted | None) -> "GuardStack":
+        """The stack for other settings: guards that are in both keep their counts, the others start anew."""
+        return GuardStack(settings, self.turn_guard.seal, self.guards, turn)
+
+    def restarted(self, settings: SettingsInForce, turn: TurnStarted | None) -> "GuardStack":
+        """The stack with fresh counters; the host's state machine is where it was."""
+        stack = GuardStack(settings, self.turn_guard.seal, turn=turn)
+        if stack.shield is not None and self.shield is not None:
+            stack.shield.restore(self.shield.machine.snapshot())
         return stack
 
-    def judge(self, batch: Batch) -> tuple[list[Finding], list[int]]:
-        """Both phases over one batch: what the guards found, and the indexes of the calls that may run."""
+    def validate(self, event: Event) -> None:
+        """Raises InvalidEventError when some guard cannot take the event."""
+        for guard in self.guards:
+            guard.validate(event)
+
+    def check(self, batch: Batch) -> Ruling:
+        """What the guards say of a batch together."""
         findings: list[Finding] = []
         refused: frozenset[int] = frozenset()
         for guard in self.guards:
+            if not guard.is_judge:
+                continue
             ruling = guard.check(batch)
             if ruling.findings or ruling.refused:
                 findings += ruling.findings
                 refused |= ruling.refused
-        admitted: list[int] = []
-        if not halts(findings):
-            admitted = [index for index in range(len(batch.calls)) if index not in refused]
+        return Ruling(findings, refused) if findings or refused else PASS
+
+    def commit(self, batch: Batch, admitted: Sequence[int]) -> None:
+        """Tells every guard which calls of the batch just checked may run."""
         for guard in self.guards:
             guard.commit(batch, admitted)
-        return findings, admitted
 
     def tell(self, event: Event) -> list[Finding]:
         """Tells every guard of an event that is no batch."""
@@ -88,6 +130,10 @@ class GuardStack:
         for guard in self.guards:
             if guard.name == finding.guard:
                 guard.forgive(finding)
+
+    def standing(self) -> Standing | None:
+        """Where the turn stands with the progress guard, None while that is off."""
+        return next((guard.standing() for guard in self.guards if isinstance(guard, ProgressGuard)), None)
 
     def snapshot(self) -> dict[str, Any]:
         """The state of every guard, by its name."""

@@ -1,72 +1,104 @@
 """The step at hand: which calls are open, and which call a result belongs to."""
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Any
 
 import msgspec
 
 from turnguard.core.bounds import MAX_OPEN_CALLS
-from turnguard_protocol.events import Call, Result, ToolResults
+from turnguard_protocol.events import Call, Keys, Result, ToolResults
 
 
 class OpenStep:
     """The calls of one step in order, over all its batches.
 
-    `waiting` holds the positions of calls that were admitted and have no result yet. `batch_start` is the position at
-    which the last batch begins, `has_results` whether any result of the step came.
+    `waiting` holds the positions of calls that were admitted and have no result yet; `by_id` where the admitted call of
+    an id is, settled or not; `by_call` the same of waiting calls by name and key, made when a result without an id
+    asks. `batch_start` is the position at which the last batch begins, `has_results` whether any result came,
+    `is_refused` whether a batch that counted as a step of its own was refused with a halt, and so is not among them.
     """
 
-    __slots__ = ("batch_start", "calls", "has_results", "waiting")
+    __slots__ = ("batch_start", "by_call", "by_id", "calls", "has_results", "is_refused", "waiting")
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.waiting: dict[int, None] = {}
+        self.by_id: dict[str, int] = {}
+        self.by_call: dict[tuple[str | None, str], list[int]] | None = None
         self.batch_start = 0
         self.has_results = False
+        self.is_refused = False
 
     def add_batch(self, calls: list[Call], admitted: Iterable[int]) -> None:
         """Opens the admitted calls of a batch."""
         if len(self.calls) > MAX_OPEN_CALLS:
-            self.calls, self.waiting = [], {}
-        self.batch_start = len(self.calls)
+            self.calls, self.waiting, self.by_id = [], {}, {}
+        self.by_call = None
+        start = self.batch_start = len(self.calls)
         self.calls += calls
-        self.waiting.update(dict.fromkeys(self.batch_start + index for index in admitted))
+        for index in admitted:
+            self._await(start + index)
 
     def may_start(self) -> list[int]:
         """The indexes of the last batch whose calls were admitted and have no result yet."""
-        return [position - self.batch_start for position in self.waiting if position >= self.batch_start]
+        start = self.batch_start
+        # The latest are last, so that a long step whose results never come costs nothing here.
+        latest = takewhile(start.__le__, reversed(self.waiting))
+        return [position - start for position in latest][::-1]
+
+    def call_of(self, result: Result) -> Call | None:
+        """The open call that a result names by its id."""
+        position = None if result.id is None else self.by_id.get(result.id)
+        return None if position is None else self.calls[position]
 
     def pair(self, event: ToolResults) -> ToolResults:
         """The same results, each with the name and key of its call where one of the open calls fits."""
         self.has_results = True
-        ids = {self.calls[position].id: position for position in self.waiting} if len(event.results) > 1 else None
-        return ToolResults([self._pair(result, ids) for result in event.results], event.run_id)
+        return ToolResults([self._pair(result) for result in event.results], event.run_id)
 
-    def _pair(self, result: Result, ids: dict[str | None, int] | None) -> Result:
-        position = self._position(result, ids)
+    def _pair(self, result: Result) -> Result:
+        position = self._position(result)
         if position is None:
             return result
-        self.waiting.pop(position, None)
         call = self.calls[position]
-        if result.name is not None and result.key is not None:
+        is_again = position not in self.waiting
+        self.waiting.pop(position, None)
+        if result.name is not None and result.key is not None and not is_again:
             return result
-        return msgspec.structs.replace(result, name=call.name, key=call.key)
+        duplicate = result.duplicate or is_again
+        return msgspec.structs.replace(result, name=call.name, key=call.key, duplicate=duplicate)
 
-    def _position(self, result: Result, ids: dict[str | None, int] | None) -> int | None:
-        if result.id is None:
-            same = (n for n in self.waiting if self.calls[n].name == result.name and self.calls[n].key == result.key)
-            return next(same, None)
-        if ids is not None:
-            return ids.get(result.id)
-        return next((n for n in self.waiting if self.calls[n].id == result.id), None)
+    def _position(self, result: Result) -> int | None:
+        """Where the call of a result is; of one without an id the first equal call that has no result yet."""
+        if result.id is not None:
+            return self.by_id.get(result.id)
+        if result.key is None:
+            return None
+        if self.by_call is None:
+            self.by_call = {}
+            for position in reversed(self.waiting):
+                self.by_call.setdefault(_identity(self.calls[position]), []).append(position)
+        positions = self.by_call.get(_identity(result), [])
+        while positions and positions[-1] not in self.waiting:
+            positions.pop()
+        return positions[-1] if positions else None
+
+    def _await(self, position: int) -> None:
+        self.waiting[position] = None
+        call_id = self.calls[position].id
+        if call_id is not None and self.by_id.get(call_id) not in self.waiting:
+            self.by_id[call_id] = position
 
     def snapshot(self) -> dict[str, Any]:
         """The step as plain JSON-like values."""
         return {
             "calls": msgspec.to_builtins(self.calls),
             "waiting": list(self.waiting),
+            "byId": dict(self.by_id),
             "batchStart": self.batch_start,
             "hasResults": self.has_results,
+            "isRefused": self.is_refused,
         }
 
     @classmethod
@@ -74,6 +106,13 @@ class OpenStep:
         """The step that `snapshot` gave."""
         step = cls()
         step.calls = msgspec.convert(state["calls"], list[Call])
-        step.waiting = dict.fromkeys(state["waiting"])
         step.batch_start, step.has_results = state["batchStart"], state["hasResults"]
+        step.is_refused = state["isRefused"]
+        step.waiting, step.by_id = dict.fromkeys(state["waiting"]), dict(state["byId"])
         return step
+
+
+def _identity(item: Call | Result) -> tuple[str | None, str]:
+    """What a result without an id has in common with its call."""
+    key = item.key.turn if isinstance(item.key, Keys) else item.key
+    return item.name, key or ""

@@ -1,7 +1,7 @@
-"""Every number of the guards, under the name its source gives it.
+"""Every number of the guards, each once.
 
-The source is Qwen Code 0.24.4, unless a line says otherwise: its design document of 2026-07-17 names the first three,
-the rest come from its published code.
+The source is Qwen Code 0.24.4, unless a section says otherwise: its design document of 2026-07-17 gives the first three
+and their names, the rest come from its published code and are named after their rule.
 """
 
 DEFAULT_MAX_TOOL_CALLS_PER_TURN = 100
@@ -67,6 +67,9 @@ MAX_PENDING_STATEFUL_READS = 500
 INVALID_TOOL_PARAMS_THRESHOLD = 3
 """Calls of one tool in a prompt that were rejected for their parameters."""
 
+REPLAYED_CALL_ID_THRESHOLD = 2
+"""Replays of one answered call id in a prompt: the first is answered with an error, the next stops the turn."""
+
 REPEATED_FAILURE_MIN_FAILURES = 8
 """Failures of one tool with one error type before the repeated-failure guard warns."""
 
@@ -126,3 +129,8 @@ PROGRESS_WARN = 3
 
 PROGRESS_HALT = 6
 """Points at which a turn is stopped that was warned before."""
+
+# --- The stack, ours --------------------------------------------------------------------------------------------------
+
+DEFAULT_MAX_BLOCKS_PER_TURN = 3
+"""Batches of a turn that may be blocked: users report vetoes that an agent retried for hours."""

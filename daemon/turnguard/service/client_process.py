@@ -1,11 +1,13 @@
 """The process of the client: when it ends, so does the daemon, even if somebody else holds the pipes open."""
 
 import os
-import select
 import sys
-import threading
 import time
 from collections.abc import Callable
+from functools import partial
+
+from turnguard.service import background
+from turnguard.service.ready import wait_readable
 
 POLL_SECONDS = 1.0
 
@@ -13,7 +15,7 @@ POLL_SECONDS = 1.0
 def watch(pid: int, on_end: Callable[[], None]) -> None:
     """Calls `on_end` from a thread of its own, once the process has ended. Ids that no client can have are ignored."""
     if pid > 0 and pid != os.getpid():
-        threading.Thread(target=_wait, args=(pid, on_end), name="client process", daemon=True).start()
+        background.start("client process", partial(_wait, pid, on_end))
 
 
 def _wait(pid: int, on_end: Callable[[], None]) -> None:
@@ -46,7 +48,7 @@ else:
             except OSError:  # no such process, or a kernel or sandbox without pidfd
                 pass
             else:
-                select.select((handle,), (), ())
+                wait_readable(handle)
                 os.close(handle)
                 return
         while _is_alive(pid):

@@ -22,6 +22,7 @@ from turnguard.service.envelope import (
     Reply,
     decode_request,
     encode,
+    is_utf8,
     params_of,
     parse_message,
 )
@@ -57,10 +58,12 @@ class Dispatcher:
     """Answers the messages of one client.
 
     `exit_code` is None until the client said `exit`. `client_process` is the process whose end ends the daemon.
+    `waiting_bytes`: how long what waits in `take_frames` is.
     """
 
     def __init__(self, sessions: Sessions) -> None:
         self.exit_code: int | None = None
+        self.waiting_bytes = 0
         self.handlers: dict[str, Handler] = {
             "turnguard/openSession": sessions.open,
             "turnguard/record": sessions.record,
@@ -89,7 +92,7 @@ class Dispatcher:
 
     def handle(self, body: bytes) -> None:
         """Takes one message; what it is answered waits in `take_frames`."""
-        if self._phase is Phase.RUNNING:
+        if self._phase is Phase.RUNNING and (body.isascii() or is_utf8(body)):
             try:
                 request = decode_request(body)
             except NOT_A_REQUEST:
@@ -110,6 +113,7 @@ class Dispatcher:
         """What is to be sent to the client now."""
         data = b"".join(self._frames)
         self._frames.clear()
+        self.waiting_bytes = 0
         return data
 
     def tell_changes(self) -> None:
@@ -199,3 +203,4 @@ class Dispatcher:
 
     def _send_body(self, body: bytes) -> None:
         self._frames.append(frame(body))
+        self.waiting_bytes += len(body)

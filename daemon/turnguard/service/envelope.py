@@ -5,6 +5,7 @@ a well-formed turnguard request: LSP messages, mistakes, and messages with a lon
 cuts an emoji in two and which msgspec refuses wherever it stands.
 """
 
+import codecs
 import json
 import math
 import re
@@ -55,22 +56,34 @@ _VERBATIM = ("args", "output", "error")
 """The fields of calls and results that are `msgspec.Raw`."""
 
 _MANY_DIGITS = 400
-"""An integer of so many digits is no double; JavaScript reads it as Infinity and writes it as null."""
+"""An integer of so many digits is no double; JavaScript reads it as Infinity."""
 
-_TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[{]|[\]}]', re.DOTALL)
+_TOKENS = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[\[{]++|[\]}]++', re.DOTALL)
+"""Strings, be it without their end, and runs of brackets. What was begun is never looked at again: it is linear."""
+
+_LONG = 4 * 1024 * 1024
+"""In a longer text that nests too deep an `id` is only looked for before what is too deep."""
+
+_PIECE_BYTES = 1024 * 1024
 
 
 class Message(NamedTuple):
-    """A request, or a notification if `id` is None. `content` is the whole message."""
+    """A request, or a notification if `id` is None. `params` is None when there are none."""
 
     method: str
     id: MessageId | None
-    content: dict[str, Any]
+    params: Any
 
-    @property
-    def params(self) -> Any:
-        """The params; None when there are none."""
-        return self.content.get("params")
+
+def is_utf8(body: bytes) -> bool:
+    """Whether a body is UTF-8 throughout; `decode_request` does not look into arguments and outputs."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for at in range(0, len(body), _PIECE_BYTES):  # a text as a whole can take four times its bytes
+            decoder.decode(body[at : at + _PIECE_BYTES], final=at + _PIECE_BYTES >= len(body))
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def parse_message(body: bytes) -> Message | None:
@@ -85,7 +98,7 @@ def parse_message(body: bytes) -> Message | None:
     try:
         return _checked(_load(text))
     except RecursionError:
-        message = _checked(_load(_without_nested(text)))
+        message = _checked(_load(_envelope_of(text)))
         if message is not None and message.id is not None:
             error = _too_deep()
             error.request_id = message.id
@@ -96,6 +109,9 @@ def parse_message(body: bytes) -> Message | None:
 def params_of(message: Message) -> Any:
     """The params of a turnguard request as the Struct they are. Raises RequestError when they do not fit."""
     params: Any = {} if message.params is None else message.params
+    session_id: Any = cast("dict[str, Any]", params).get("sessionId") if isinstance(params, dict) else None
+    if isinstance(session_id, str) and not _is_whole(session_id):
+        raise invalid_params("$.sessionId", "Expected a text without half a character (a lone surrogate)")
     try:
         _keep_verbatim(params)
     except RecursionError:
@@ -118,19 +134,15 @@ def convert(value: Any, kind: Any, root: str = "$") -> Any:
 
 def _load(text: str) -> Any:
     try:
-        return json.loads(text, parse_int=_int, parse_float=_float, parse_constant=_no_constant)
+        return json.loads(text, parse_int=_int, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
         raise RequestError(PARSE_ERROR, f"Not JSON: {error.msg}, at {where}") from None
 
 
-def _int(digits: str) -> int | None:
-    return int(digits) if len(digits) < _MANY_DIGITS else None
-
-
-def _float(text: str) -> float | None:
-    number = float(text)
-    return number if math.isfinite(number) else None
+def _int(digits: str) -> int | float:
+    """An integer, or where it has too many digits what JavaScript reads, which is an integer nowhere."""
+    return int(digits) if len(digits) < _MANY_DIGITS else float(digits)
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -149,33 +161,68 @@ def _checked(content: Any) -> Message | None:
         return None
     if "id" in content and type(request_id) is not int and type(request_id) is not str:
         raise RequestError(INVALID_REQUEST, "Expected an integer or a string as `id`")
+    if isinstance(request_id, str) and not _is_whole(request_id):
+        raise RequestError(INVALID_REQUEST, "Expected an `id` without half a character (a lone surrogate)")
     if content.get("jsonrpc") != "2.0":
         raise RequestError(INVALID_REQUEST, 'Expected "2.0" as `jsonrpc`', request_id=request_id)
     method = content.get("method")
     if not isinstance(method, str):
         raise RequestError(INVALID_REQUEST, "Expected a string as `method`", request_id=request_id)
-    return Message(method, request_id, content)
+    return Message(method, request_id, content.get("params"))
 
 
-def _without_nested(text: str) -> str:
-    """The outermost object with null in place of everything nested, for a text too deep to be parsed whole."""
+def _envelope_of(text: str) -> str:
+    """The outermost object with null in place of everything nested, for a text too deep to be parsed whole.
+
+    It ends before what is too deep if `id` and `method` came before. Raises RequestError when they did not and the text
+    is too long to be searched for them.
+    """
     pieces: list[str] = []
     depth = start = 0
+    is_first = True
     for token in _TOKENS.finditer(text):
-        if token[0] in ("[", "{"):
-            if depth == 1:
-                pieces.append(text[start : token.start()])
-            depth += 1
-        elif token[0] in ("]", "}"):
-            depth -= 1
-            if depth == 1:
+        at, size = token.start(), token.end() - token.start()
+        if text[at] == '"':
+            continue
+        if text[at] in "[{":
+            if depth < 2 <= depth + size:
+                pieces.append(text[start : at + 1 - depth])
+            depth += size
+        else:
+            if depth >= 2 > depth - size:
                 pieces.append("null")
-                start = token.end()
+                start = at + depth - 1
+            depth -= size
+        if is_first and depth > MAX_NESTING:
+            is_first = False
+            head = "".join([*pieces, "null}"])
+            if _has_id_and_method(head):
+                return head
+            if len(text) > _LONG:
+                expected = f"Expected at most {MAX_NESTING} levels of nesting, and `id` before what is long and deeper"
+                raise RequestError(INVALID_REQUEST, expected)
     return "".join([*pieces, text[start:]]) if depth == 0 else text[:0]
+
+
+def _has_id_and_method(text: str) -> bool:
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(content, dict) and {"id", "method"} <= cast("dict[str, Any]", content).keys()
 
 
 def _too_deep(path: str = "$") -> RequestError:
     return invalid_params(path, f"Expected at most {MAX_NESTING} levels of nesting")
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a text has no lone surrogate. One that has cannot be answered, and two of them would look alike."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _mended(value: Any) -> Any:
@@ -200,7 +247,26 @@ def _keep_verbatim(params: Any) -> None:
         for item in (*_objects(event, "calls"), *_objects(event, "results")):
             for name in _VERBATIM:
                 if name in item:
-                    item[name] = Raw(json.dumps(item[name]).encode())
+                    item[name] = _verbatim(item[name])
+
+
+def _verbatim(value: Any) -> Raw:
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_without_infinity(value))
+    return Raw(text.encode())
+
+
+def _without_infinity(value: Any) -> Any:
+    """The same as JavaScript writes it: with null where a number is too big for it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_without_infinity(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {name: _without_infinity(member) for name, member in cast("dict[str, Any]", value).items()}
+    return value
 
 
 def _objects(parent: Any, name: str) -> list[dict[str, Any]]:

@@ -27,9 +27,14 @@ from turnguard_protocol.settings import Settings
 log = logging.getLogger(__name__)
 
 REQUESTS = frozenset({types.INITIALIZE, types.SHUTDOWN})
-NOTIFICATIONS = frozenset(
-    {types.INITIALIZED, types.CANCEL_REQUEST, types.SET_TRACE, types.WORKSPACE_DID_CHANGE_CONFIGURATION}
-)
+NOTIFICATIONS = frozenset({types.INITIALIZED, types.SET_TRACE, types.WORKSPACE_DID_CHANGE_CONFIGURATION})
+"""Those that change something. A cancel does not: what it cancels was answered before it was read."""
+
+USED_OF_INITIALIZE = ("processId", "capabilities")
+"""Of the params of `initialize` pygls gets these; what it would make of others, as workspaces of URIs, has no use."""
+
+PROCESS_IDS = range(-(2**31), 2**31)
+"""What LSP calls an integer."""
 
 
 class _Protocol(LanguageServerProtocol):
@@ -75,9 +80,9 @@ class _Writer:
 
 
 class LanguageServerSide:
-    """Answers LSP messages. `send_body` takes what is to be sent, `configure` the settings the client sets."""
+    """Answers LSP messages. `send_body` takes what is to be sent, `configure` the client's settings and their path."""
 
-    def __init__(self, send_body: Callable[[bytes], None], configure: Callable[[Settings | None], None]) -> None:
+    def __init__(self, send_body: Callable[[bytes], None], configure: Callable[[Settings | None, str], None]) -> None:
         # Below critical pygls logs whole messages and tracebacks; what went wrong is answered and logged by us.
         logging.getLogger("pygls").setLevel(logging.CRITICAL)
         self._configure = configure
@@ -100,10 +105,10 @@ class LanguageServerSide:
 
     def request(self, message: Message) -> None:
         """Answers a request. Raises RequestError when the params do not fit, and whatever went wrong in pygls."""
-        settings = _initial_settings(message.params) if message.method == types.INITIALIZE else None
-        self._give(message)
         if message.method == types.INITIALIZE:
-            self._configure(settings)
+            _check_process_id(message.params)
+            self._configure(_initial_settings(message.params), "$.initializationOptions.settings")
+        self._give(message)
 
     def notification(self, message: Message) -> None:
         """Takes a notification; ignores one that is unknown or whose params do not fit, for there is no one to tell."""
@@ -115,8 +120,17 @@ class LanguageServerSide:
             log.info("ignored %s: %s", message.method, error.message)
 
     def _give(self, message: Message) -> None:
+        """Has pygls answer a message. It takes one with an `error` for a response, so it gets what counts and no more.
+
+        The id in particular is the dispatcher's: a message without one is a notification.
+        """
+        content: dict[str, Any] = {"jsonrpc": "2.0", "method": message.method}
+        if message.id is not None:
+            content["id"] = message.id
+        if message.params is not None:
+            content["params"] = _used(message)
         try:
-            structured: Any = self._protocol.structure_message(message.content)
+            structured: Any = self._protocol.structure_message(content)
         except JsonRpcException as error:
             raise _misfit(error.__cause__) from None
         self._protocol.failure = None
@@ -129,10 +143,24 @@ class LanguageServerSide:
         if not isinstance(sections, dict) or "turnguard" not in sections:
             return
         try:
-            self._configure(convert(sections["turnguard"], Settings | None, root="turnguard"))
+            self._configure(convert(sections["turnguard"], Settings | None, root="turnguard"), "turnguard")
         except RequestError as error:
             message = f"turnguard keeps its old settings. {error.data.message} - at `{error.data.path}`"
             self._server.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
+
+
+def _used(message: Message) -> Any:
+    params: Any = message.params
+    if message.method != types.INITIALIZE or not isinstance(params, dict):
+        return params
+    params = cast("dict[str, Any]", params)
+    return {name: params[name] for name in USED_OF_INITIALIZE if name in params}
+
+
+def _check_process_id(params: Any) -> None:
+    process_id: Any = cast("dict[str, Any]", params).get("processId") if isinstance(params, dict) else None
+    if isinstance(process_id, int | float) and (type(process_id) is not int or process_id not in PROCESS_IDS):
+        raise invalid_params("$.processId", "Expected null or an integer of 32 bits")
 
 
 def _initial_settings(params: Any) -> Settings | None:

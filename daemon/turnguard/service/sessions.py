@@ -8,15 +8,17 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from turnguard.core.bounds import IDLE_SESSION_SECONDS, MAX_SESSIONS
+from turnguard.core.bounds import IDLE_SESSION_SECONDS, MAX_SESSIONS, MAX_TOLD_FINDINGS
 from turnguard.core.guard import Seal
 from turnguard.core.session import EventError, SessionGuard, StaleTurnError
 from turnguard.service.errors import REQUEST_FAILED, STALE_TURN, UNKNOWN_SESSION, RequestError, invalid_params
-from turnguard.settings.layers import CLIENT, SESSION, Layer, Merged
+from turnguard.settings.layers import CLIENT, SESSION, Layer, Merged, SettingsError
 from turnguard_protocol.methods import (
     CloseSession,
     DidDetectLoop,
@@ -29,7 +31,7 @@ from turnguard_protocol.methods import (
     Record,
     SessionList,
 )
-from turnguard_protocol.settings import Settings, SettingsReport
+from turnguard_protocol.settings import Settings, SettingsInForce, SettingsReport
 from turnguard_protocol.verdicts import Action, NextStep, SessionState, SessionStatus, Totals, TurnSummary, Verdict
 
 _SALT_BYTES = 32
@@ -43,17 +45,39 @@ class Notice(NamedTuple):
     params: Struct
 
 
-class Session:
-    """A guarded session, what it set for itself, when it was last spoken of, and the state the client last heard."""
+class Origin:
+    """What sessions that were opened alike have in common: what they set, and what is in force for them by that."""
 
-    __slots__ = ("guard", "heard", "last_used", "settings", "workspace_settings")
+    __slots__ = ("__weakref__", "agent_id", "in_force", "name", "settings", "workspace_settings")
 
-    def __init__(self, guard: SessionGuard, opened: OpenSession, now: float) -> None:
-        self.guard = guard
+    def __init__(self, name: str, opened: OpenSession, in_force: SettingsInForce) -> None:
+        self.name = name
+        self.agent_id = opened.agent_id
         self.settings = opened.settings
         self.workspace_settings = opened.workspace_settings
+        self.in_force = in_force
+
+
+class Session:
+    """A session: its guard, what it set, when it was last spoken of, and the state the client last heard."""
+
+    __slots__ = ("_guard", "_in_force", "heard", "last_used", "origin")
+
+    def __init__(self, guard: SessionGuard, origin: Origin, now: float) -> None:
+        self.origin = origin
         self.last_used = now
         self.heard: tuple[SessionState, Totals] | None = None
+        self._guard = guard
+        self._in_force = origin.in_force
+
+    @property
+    def guard(self) -> SessionGuard:
+        """The guard, under the settings that are in force now: it takes them up when it is needed."""
+        in_force = self.origin.in_force
+        if self._in_force is not in_force:
+            self._guard.configure(in_force)
+            self._in_force = in_force
+        return self._guard
 
 
 def new_seal() -> Seal:
@@ -75,15 +99,27 @@ class Sessions:
         self._clock = clock
         self._limit = limit
         self._sessions: dict[str, Session] = {}
+        self._origins: WeakValueDictionary[str, Origin] = WeakValueDictionary()
         self._next_expiry = clock() + IDLE_SESSION_SECONDS
         self._client_settings: Settings | None = None
         self._seal = new_seal()
 
-    def configure(self, settings: Settings | None) -> None:
-        """Puts what the client set in force, for every session from its next event on."""
-        self._client_settings = settings
-        for session in self._sessions.values():
-            session.guard.configure(self._merged(session.settings, session.workspace_settings).in_force())
+    def configure(self, settings: Settings | None, root: str) -> None:
+        """Puts what the client set in force, for every session from its next event on. `root`: its path in the message.
+
+        Raises RequestError, with everything as it was, when that makes no sense with what some session set.
+        """
+        previous, self._client_settings = self._client_settings, settings
+        try:
+            origins = {session.origin for session in self._sessions.values()}
+            in_force = [(origin, self._merged_of(origin).in_force()) for origin in origins]
+            self._merged(None, None).in_force()
+        except SettingsError as error:
+            self._client_settings = previous
+            raise invalid_params(f"{root}.{error.name}", error.message) from None
+        for origin, settings_in_force in in_force:
+            origin.in_force = settings_in_force
+        self._origins = WeakValueDictionary({origin.name: origin for origin in origins})
 
     def take_changes(self) -> list[Notice]:
         """What to tell of the sessions whose state or totals are others than the client last heard; their last ones."""
@@ -112,9 +148,9 @@ class Sessions:
         if len(self._sessions) >= self._limit:
             data = {"errorKind": "too_many_sessions", "limit": self._limit}
             raise RequestError(REQUEST_FAILED, f"Expected at most {self._limit} open sessions; close one first", data)
-        settings = self._merged(params.settings, params.workspace_settings).in_force()
-        guard = SessionGuard(session_id, settings, agent_id=params.agent_id, cwd=params.cwd, seal=self._seal)
-        session = self._sessions[session_id] = Session(guard, params, now)
+        origin = self._origin(params)
+        guard = SessionGuard(session_id, origin.in_force, agent_id=params.agent_id, cwd=params.cwd, seal=self._seal)
+        session = self._sessions[session_id] = Session(guard, origin, now)
         status = guard.status()
         session.heard = (status.state, status.totals)
         return status
@@ -161,8 +197,7 @@ class Sessions:
         """`turnguard/settings`."""
         if params.session_id is None:
             return self._merged(None, None).report()
-        session = self._session(params.session_id)
-        return self._merged(session.settings, session.workspace_settings).report()
+        return self._merged_of(self._session(params.session_id).origin).report()
 
     def close(self, params: CloseSession) -> TurnSummary | None:
         """`turnguard/closeSession`."""
@@ -198,12 +233,26 @@ class Sessions:
         oldest = min((session.last_used for session in self._sessions.values()), default=now)
         self._next_expiry = oldest + IDLE_SESSION_SECONDS
 
-    def _merged(self, settings: Settings | None, workspace_settings: Settings | None) -> Merged:
-        layers = [Layer(CLIENT, self._client_settings), Layer(SESSION, settings)]
-        return Merged(layers, workspace_settings)
+    def _merged(self, settings: Settings | None, workspace: Settings | None, agent_id: str | None = None) -> Merged:
+        return Merged([Layer(CLIENT, self._client_settings), Layer(SESSION, settings)], workspace, agent_id=agent_id)
+
+    def _merged_of(self, opened: OpenSession | Origin) -> Merged:
+        return self._merged(opened.settings, opened.workspace_settings, opened.agent_id)
+
+    def _origin(self, opened: OpenSession) -> Origin:
+        """The origin of a session that is opened so. Raises RequestError when its settings make no sense."""
+        name = repr((opened.agent_id, opened.settings, opened.workspace_settings))
+        origin = self._origins.get(name)
+        if origin is None:
+            try:
+                in_force = self._merged_of(opened).in_force()
+            except SettingsError as error:
+                raise invalid_params(f"$.settings.{error.name}", error.message) from None
+            origin = self._origins[name] = Origin(name, opened, in_force)
+        return origin
 
     def _tell_findings(self, session_id: str, verdict: Verdict) -> None:
-        for finding in verdict.findings:
-            if finding.fresh and finding.action is not Action.ALLOW:
-                loop = DidDetectLoop(session_id, verdict.turn_id, finding, verdict)
-                self.notices.append(Notice("turnguard/didDetectLoop", loop))
+        fresh = (finding for finding in verdict.findings if finding.fresh and finding.action is not Action.ALLOW)
+        for finding in islice(fresh, MAX_TOLD_FINDINGS):
+            loop = DidDetectLoop(session_id, verdict.turn_id, finding, verdict)
+            self.notices.append(Notice("turnguard/didDetectLoop", loop))

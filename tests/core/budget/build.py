@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tests.build import in_force
-from turnguard.core.budget.guard import Admission, LoopShieldGuard
+from turnguard.core.budget.guard import LoopShieldGuard
 from turnguard.core.budget.shield import LoopShield, Trip
 from turnguard.core.budget.states import StateMachine, TransitionGuard
 from turnguard.core.guard import Batch
 from turnguard_protocol.events import Call, StepFinished
-from turnguard_protocol.settings import LoopShieldInForce, SettingsInForce, ShieldMode
+from turnguard_protocol.settings import Admission, LoopShieldInForce, SettingsInForce, ShieldMode
 from turnguard_protocol.verdicts import Finding
 
 STATES: dict[str, list[str]] = {"A": ["read", "grep"], "B": ["edit"], "ESCALATION": ["ask_human"]}
@@ -84,9 +84,7 @@ def settings(loop_shield: LoopShieldInForce | None) -> SettingsInForce:
 
 
 def guard(max_allowed: int = 2, admission: Admission = "batch", **more: Any) -> LoopShieldGuard:
-    made = LoopShieldGuard(settings(shield(max_allowed, **more)))
-    made.admission = admission
-    return made
+    return LoopShieldGuard(settings(shield(max_allowed, admission=admission, **more)))
 
 
 def batch(tools: Sequence[str | None]) -> Batch:

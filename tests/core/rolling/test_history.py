@@ -576,10 +576,22 @@ def test_a_call_at_hand_is_settled_though_it_was_forgiven() -> None:
     assert (host.size(), host.pending()) == (5, 0)
 
 
-def test_a_finding_of_an_earlier_batch_changes_nothing() -> None:
+def test_a_veto_can_be_forgiven_after_batches_without_one() -> None:
     host = Host(str, **SMALL)
     finding = host.run_n(5)[-1]
-    host.check([])
+    host.run("other")
+    forgive(host, finding)
+    assert host.run() is None
+
+
+@pytest.mark.parametrize("since", ["another veto", "a new turn"])
+def test_a_veto_of_long_ago_cannot_be_forgiven(since: str) -> None:
+    host = Host(str, **SMALL)
+    finding = host.run_n(5)[-1]
+    if since == "another veto":
+        assert host.run_n(5, "other")[-1] is not None
+    else:
+        host.guard.receive(TurnStarted("t"))
     before = host.guard.snapshot()
     forgive(host, finding)
     assert host.guard.snapshot() == before

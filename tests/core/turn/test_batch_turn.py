@@ -222,3 +222,53 @@ def test_envelopes_are_not_unwrapped_and_no_arguments_equal_empty_ones() -> None
     bare.args = call("x", {}).args
     assert guarded.record([calls(bare)]).totals.max_key_repeat == 2
     assert guard_of(guarded).counter.max_tool == "x"
+
+
+# --- admission by the call ---
+
+BY_CALL = {"admission": "call", "turnGuard": "batch"}
+
+
+@pytest.mark.parametrize("kind", ["batch", "stream"])
+def test_by_the_call_exactly_the_calls_that_still_fit_run(kind: str) -> None:
+    guarded = session(model={"maxToolCallsPerTurn": 5}, turnguard={"admission": "call", "turnGuard": kind})
+    guarded.record([distinct(3)])
+    verdict = guarded.record([distinct(4, 3)])
+    assert (verdict.action, verdict.admitted, verdict.totals.tool_calls) == (Action.BLOCK, [0, 1], 5)
+    assert (loop(verdict), verdict.findings[0].reason) == ("turn_tool_call_cap", "explicit_cap")
+    verdict = guarded.record([distinct(1, 9)])
+    assert (verdict.action, verdict.admitted) == (Action.HALT, [])
+
+
+@pytest.mark.parametrize("kind", ["batch", "stream"])
+def test_by_the_call_a_stuck_turn_runs_up_to_the_call_that_makes_it_stuck(kind: str) -> None:
+    guarded = session(turnguard={"admission": "call", "turnGuard": kind})
+    for start in range(0, 95, 5):
+        guarded.record([distinct(5, start)])
+    for number in range(5):
+        guarded.record([calls(call("grep", {"q": 1}), call("other", {"n": number}))])
+    verdict = guarded.record([calls(call("x", {"n": 1}), call("grep", {"q": 1}), call("y", {"n": 2}))])
+    assert (verdict.action, verdict.admitted) == (Action.BLOCK, [0])
+    assert verdict.findings[0].reason == "stuck"
+
+
+@pytest.mark.parametrize("kind", ["batch", "stream"])
+def test_by_the_call_continue_once_lets_the_refused_rest_come_again(kind: str) -> None:
+    guarded = session(model={"maxToolCallsPerTurn": 5}, turnguard={"admission": "call", "turnGuard": kind})
+    guarded.record([distinct(3)])
+    guarded.record([distinct(4, 3)])
+    guarded.override("continueOnce")
+    assert guarded.record([distinct(2, 5)]).admitted == [0, 1]
+    assert guarded.record([distinct(1, 8)]).action is Action.HALT
+
+
+def test_by_the_call_a_replay_takes_no_slot() -> None:
+    guarded = session(model={"maxToolCallsPerTurn": 2}, turnguard=BY_CALL)
+    guarded.record([calls(call("a", {}, "i"))])
+    verdict = guarded.record([calls(call("a", {}, "i"), call("b", {}, "j"), call("c", {}, "k"))])
+    assert (verdict.action, verdict.admitted, verdict.totals.tool_calls) == (Action.BLOCK, [1], 2)
+
+
+def test_by_the_call_the_duplicate_check_still_refuses_the_batch_whole() -> None:
+    guarded = session(model={"skipLoopDetection": False}, turnguard=BY_CALL)
+    assert guarded.record([same(6)]).admitted == []

@@ -13,8 +13,11 @@ DIGEST = "ab" * 32
 
 
 def test_a_digest_is_held_as_a_number_and_any_other_key_as_it_is() -> None:
-    assert counted(DIGEST) == int(DIGEST[:32], 16)
-    assert counted("g" * 64) == "g" * 64
+    assert isinstance(counted(DIGEST), int)
+    assert counted(DIGEST[:-1] + "0") != counted(DIGEST)
+    assert counted("0" + DIGEST[1:]) != counted(DIGEST)
+    for other in ("g" * 64, DIGEST.upper(), f"{'0x':>34}{'1':>30}", "1_0" + "0" * 61, "\u0661" * 64):
+        assert counted(other) == other
     assert counted("a:b") == "a:b"
 
 

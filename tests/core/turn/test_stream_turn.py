@@ -982,14 +982,15 @@ def test_nothing_opens_the_gate_by_itself(model: dict[str, Any], script: list[Ev
 
 
 @given(SCRIPTS)
-def test_a_forgiven_guard_lets_the_same_call_pass_unless_another_detector_trips(script: list[Event]) -> None:
+def test_a_forgiven_call_passes_when_every_detector_it_trips_has_forgiven_once(script: list[Event]) -> None:
     guard = guarded(**OPEN)
     for event in script:
-        forgiven: list[str] = []
-        while found := findings_of(guard, event):
-            forgiven.append(found[0].loop_type)
-            guard.forgive(found[0])
-            assert len(forgiven) == len(set(forgiven))
+        for one in [calls(one) for one in event.calls] if isinstance(event, ToolCalls) else [event]:
+            forgiven: list[str] = []
+            while found := findings_of(guard, one):
+                forgiven.append(found[0].loop_type)
+                guard.forgive(found[0])
+                assert len(forgiven) == len(set(forgiven))
 
 
 def test_the_read_window_of_a_new_turn_is_cold() -> None:

@@ -5,16 +5,16 @@ None of them changes anything: a machine that raised is where it was before.
 
 from typing import ClassVar
 
+from turnguard.core.guard import InvalidEventError
 
-class BudgetError(ValueError):
-    """The base of all. `path`: where in an event, from the event; empty where no event is at fault."""
+
+class BudgetError(InvalidEventError):
+    """The base of all. `path` is empty where no event is at fault."""
 
     code: ClassVar[str]
 
     def __init__(self, message: str, path: str = "") -> None:
-        super().__init__(f"{message} - at `{path}`" if path else message)
-        self.message = message
-        self.path = path
+        super().__init__(path, message)
 
 
 class ConfigError(BudgetError):

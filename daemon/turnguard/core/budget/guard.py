@@ -24,8 +24,6 @@ from turnguard_protocol.events import Event, Fallback, Retry, StateChanged, Step
 from turnguard_protocol.settings import LoopShieldInForce, SettingsInForce
 from turnguard_protocol.verdicts import Action, Finding
 
-Admission = Literal["batch", "call"]
-
 TOOL_CALL_BUDGET = "tool_call_budget"
 FALLBACK = "fallback"
 """The budget is used up and the machine moved: the next step gets the fallback state's tools."""
@@ -37,8 +35,11 @@ ONLY_STATE = ""
 """The state of a budget without states: each `stateChanged` is a move from it to itself."""
 
 
-def machine_of(shield: LoopShieldInForce | None) -> StateMachine:
-    """The machine that settings describe. Raises ConfigError, whose `setting` is the one at fault."""
+def machine_of(shield: LoopShieldInForce | None, *, shadow: bool = False) -> StateMachine:
+    """The machine that settings describe; in shadow it has no fallback to move to, since nothing is to change.
+
+    Raises ConfigError, whose `setting` is the one at fault.
+    """
     if shield is None:
         return StateMachine({ONLY_STATE: ()}, ONLY_STATE)
     states = shield.states or {ONLY_STATE: []}
@@ -46,7 +47,7 @@ def machine_of(shield: LoopShieldInForce | None) -> StateMachine:
         states,
         next(iter(states)) if shield.initial_state is None else shield.initial_state,
         shield=LoopShield(shield.max_consecutive_tools, shield.mode, enabled=shield.enabled),
-        fallback=shield.fallback_state,
+        fallback=None if shadow else shield.fallback_state,
     )
 
 
@@ -58,23 +59,22 @@ class LoopShieldGuard(Guard):
     states hold, with their tools, even while the shield is off. Raises ConfigError.
     """
 
-    __slots__ = ("admission", "calls", "is_refusal_told", "machine")
+    __slots__ = ("calls", "is_refusal_told", "machine")
 
     name = "loopShield"
 
     def __init__(self, settings: SettingsInForce, seal: Seal | None = None) -> None:
         super().__init__(settings, seal)
-        self.machine = machine_of(settings.loop_shield)
-        self.admission: Admission = "batch"
+        self.machine = machine_of(settings.loop_shield, shadow=settings.shadow)
         self._forget_step()
 
     def configure(self, settings: SettingsInForce) -> None:
         """Takes other settings from the next event on. The state stays if it still is one, and with it the counts."""
-        is_same = settings.loop_shield == self.settings.loop_shield
+        is_same = (settings.loop_shield, settings.shadow) == (self.settings.loop_shield, self.settings.shadow)
         super().configure(settings)
         if is_same:
             return
-        held, self.machine = self.machine, machine_of(settings.loop_shield)
+        held, self.machine = self.machine, machine_of(settings.loop_shield, shadow=settings.shadow)
         if held.state not in self.machine.states:
             self._forget_step()
             return
@@ -95,7 +95,8 @@ class LoopShieldGuard(Guard):
 
     def check(self, batch: Batch) -> Ruling:
         """Refuses what does not fit, with admission by the call; else says again that the budget is used up."""
-        if self.admission == "call":
+        shield = self.settings.loop_shield
+        if shield is not None and shield.admission == "call":
             return self._admit_what_fits(batch)
         return Ruling([self._still_exhausted()]) if self.machine.looping and batch.calls else PASS
 
@@ -198,13 +199,19 @@ class LoopShieldGuard(Guard):
             return [self._still_exhausted()]
         # In `repeated` mode another tool can end an episode inside the step: only the last one may still be open.
         held = trips[-1] if trips and (has_moved or self.machine.looping) else None
-        reason = FALLBACK if has_moved else EXHAUSTED
+        reason = FALLBACK if has_moved or self._would_move() else EXHAUSTED
         return [
             self._finding(
                 Action.RESTRICT if trip is held else Action.WARN, reason, trip.consecutive_tools, trip.tool, fresh=True
             )
             for trip in trips
         ]
+
+    def _would_move(self) -> bool:
+        """Whether this budget, used up, would move to its fallback state if turnguard did not only watch."""
+        shield = self.settings.loop_shield
+        fallback = None if shield is None else shield.fallback_state
+        return self.settings.shadow and fallback is not None and fallback != self.machine.state
 
     def _still_exhausted(self) -> Finding:
         shield = self.machine.shield

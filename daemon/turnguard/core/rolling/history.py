@@ -62,13 +62,14 @@ class RollingHistoryGuard(Guard):
 
     `unrecorded`: calls of the step that are not in the history, whose answers must not get in either.
     `turn_id`, `last_run_id`: the run of results that name none is the turn; where its id is not known, it is the run of
-    the last batch. `step` numbers the steps, for a retry. `vetoed`: what was vetoed in the last batch.
+    the last batch. `step` numbers the steps, for a retry. `vetoed`: what was vetoed in this turn, in the
+    last batch in which something was.
     """
 
     __slots__ = ("buckets", "history", "last_run_id", "step", "turn_id", "unrecorded", "vetoed")
 
     name = "loopDetection"
-    needs = Needs.FACTS
+    needs = Needs(facts=True, rolling=True)
 
     def __init__(self, settings: SettingsInForce, seal: Seal | None = None) -> None:
         super().__init__(settings, seal)
@@ -82,7 +83,6 @@ class RollingHistoryGuard(Guard):
 
     def check(self, batch: Batch) -> Ruling:
         """Asks the detectors about each call."""
-        self.vetoed = ()
         limits = limits_of(self.settings)
         if limits.enabled is not True:
             return PASS
@@ -98,7 +98,8 @@ class RollingHistoryGuard(Guard):
             findings.append(self._finding(loop, call, args, batch.run_id))
             if loop.is_critical:
                 refused[index] = (loop.loop_type, run, tool, args)
-        self.vetoed = tuple(refused.values())
+        if refused:
+            self.vetoed = tuple(refused.values())
         return Ruling(findings, frozenset(refused)) if findings else PASS
 
     def commit(self, batch: Batch, admitted: Sequence[int]) -> None:
@@ -126,6 +127,7 @@ class RollingHistoryGuard(Guard):
         elif type(event) is TurnStarted:
             self.turn_id = event.turn_id or None
             self.unrecorded.clear()
+            self.vetoed = ()
         return NO_FINDINGS
 
     def receive_late(self, event: ToolResults) -> None:
@@ -136,7 +138,7 @@ class RollingHistoryGuard(Guard):
         """Drops the evidence that the vetoed call had against it in its run.
 
         Without a seal a finding does not say which arguments: then every call of the tool that was vetoed with it in
-        the last batch is meant.
+        that batch is meant.
         """
         meant = (finding.loop_type, finding.tool, finding.key_digest)
         run = None if finding.run_id is UNSET else run_of(finding.run_id)

@@ -4,9 +4,11 @@ The names of tools that the functions here take are those that `rolling_tool_nam
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from msgspec import Raw
 
+from turnguard.core.bounds import MAX_REMEMBERED_NAME, MAX_REMEMBERED_NAMES
 from turnguard.core.identity import canonical_tool_name
 from turnguard.core.javascript import trim, utf8
 from turnguard.core.rolling.canonical import canonical, digest, may_overflow, plain
@@ -44,8 +46,15 @@ KNOWN_ACTIONS: Mapping[str, frozenset[str]] = {PROCESS: POLL_ACTIONS, MESSAGE: S
 
 def rolling_tool_name(name: str) -> str:
     """The name under which a tool stands in the history: trimmed, in lower case, its new name for an old one."""
+    return _remembered_name(name) if len(name) <= MAX_REMEMBERED_NAME else _tool_name(name)
+
+
+def _tool_name(name: str) -> str:
     tool = trim(name).lower()
     return TOOL_ALIASES.get(tool, tool) or NAMELESS_TOOL
+
+
+_remembered_name = lru_cache(maxsize=MAX_REMEMBERED_NAMES)(_tool_name)
 
 
 def rolling_arguments_hash(tool: str, args: object) -> str:

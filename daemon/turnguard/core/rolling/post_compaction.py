@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnguard.core.guard import NO_FINDINGS, Batch, Guard, Seal
+from turnguard.core.guard import NO_FINDINGS, Batch, Guard, Needs, Seal
 from turnguard.core.rolling.calls import AwaitedCalls, args_of, args_of_call, outcome_of
 from turnguard.core.rolling.config import SECTION, limits_of
 from turnguard.core.rolling.identity import rolling_tool_name
@@ -35,6 +35,7 @@ class PostCompactionGuard(Guard):
     __slots__ = ("admitted", "equal", "first", "remaining", "window")
 
     name = "postCompaction"
+    needs = Needs(rolling=True)
 
     def __init__(self, settings: SettingsInForce, seal: Seal | None = None) -> None:
         super().__init__(settings, seal)
@@ -115,8 +116,10 @@ class PostCompactionGuard(Guard):
         self.admitted = AwaitedCalls.read(state["admitted"])
         self.first = None
         if state["first"] is not None:
-            tool, args, outcome = state["first"]
-            self.first = tool, read_key(args) or "", read_key(outcome) or ""
+            tool, *keys = state["first"]
+            args, outcome = map(read_key, keys)
+            if args is not None and outcome is not None:
+                self.first = tool, args, outcome
 
     def _watch(self, event: ToolResults) -> Sequence[Finding]:
         findings: list[Finding] = []

@@ -15,8 +15,9 @@ class Record(Struct, gc=False):
     """A call that ran, or an outcome that no call in the history waits for.
 
     `run`: trimmed; None: no run. `args`: the hash of the arguments; None, only while an outcome looks for its call: it
-    is known by `call_id` alone. `step`: the step in which the call was recorded. `result`: the hash of the outcome;
-    None: there is none yet. `unknown_tool`: the outcome says that there is no tool of this name.
+    is known by `call_id` alone, which is forgotten when a call has its outcome. `step`: the step in which the call was
+    recorded. `result`: the hash of the outcome; None: there is none yet. `unknown_tool`: the outcome says that there is
+    no tool of this name.
     """
 
     run: str | None
@@ -62,6 +63,8 @@ class RollingHistory:
 
     def append(self, record: Record, size: int) -> None:
         """Records a call, or an outcome as a record of its own."""
+        if self.records and self.records[-1].tool == record.tool:
+            record.tool = self.records[-1].tool  # one string for all: a session holds little else
         self.records.append(record)
         self._trim(size)
 
@@ -70,6 +73,7 @@ class RollingHistory:
         for record in reversed(self.records):
             if record.awaits(outcome):
                 record.result, record.unknown_tool = outcome.result, outcome.unknown_tool
+                record.call_id = None
                 self._trim(size)
                 return True
         return False

@@ -14,11 +14,16 @@ Calls rejected for their parameters are counted as their results come; the third
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
-from turnguard.core.bounds import MAX_REMEMBERED_CALL_IDS
+from turnguard.core.bounds import MAX_INVALID_TOOLS, MAX_REMEMBERED_CALL_IDS
 from turnguard.core.guard import NO_FINDINGS, PASS, Batch, Ruling, Seal
-from turnguard.core.thresholds import GLOBAL_DUPLICATE_THRESHOLD, INVALID_TOOL_PARAMS_THRESHOLD
+from turnguard.core.thresholds import (
+    GLOBAL_DUPLICATE_THRESHOLD,
+    INVALID_TOOL_PARAMS_THRESHOLD,
+    REPLAYED_CALL_ID_THRESHOLD,
+)
 from turnguard.core.turn.cap import CapReason
 from turnguard.core.turn.counter import CountedKey, read_key, write_key
 from turnguard.core.turn.turn_guard import (
@@ -42,8 +47,6 @@ from turnguard_protocol.verdicts import Action, Finding
 
 INVALID_TOOL_PARAMS_STAGNATION = "invalid_tool_params_stagnation"
 REPLAYED_CALL_ID = "replayed_call_id"
-SECOND_REPLAY = 2
-"""The first replay of an id is answered with an error, the second in a prompt stops the turn."""
 
 INVALID_ERROR_TYPES = frozenset({"invalid_params", "unknown_tool"})
 """Upstream takes a call of an unknown tool, and one without a name, for one with invalid parameters."""
@@ -79,7 +82,9 @@ class DaemonToolLoopState:
         if self.executed is NONE_EXECUTED:
             self.executed = {}
         elif len(self.executed) >= MAX_REMEMBERED_CALL_IDS:
-            del self.executed[next(iter(self.executed))]
+            oldest = next(iter(self.executed))
+            del self.executed[oldest]
+            (self.open_ids or set()).discard(oldest)
         self.executed[call_id] = key
         self.open_ids = self.open_ids or set()
         self.open_ids.add(call_id)
@@ -118,17 +123,17 @@ class BatchTurnGuard(TurnGuard):
 
     def check(self, batch: Batch) -> Ruling:
         """Judges the batch by the three steps at the head of this module."""
-        self.batch_keys = keys = [counted_key(call) for call in batch.calls]
+        self.batch_keys = [counted_key(call) for call in batch.calls]
         fresh, refused, replays = self._sift(batch.calls)
-        finding = self._second_replay(replays)
+        finding, fit = self._second_replay(replays), len(fresh)
         if finding is None:
-            finding = record_daemon_tool_calls(self, [(keys[index], batch.calls[index].name) for index in fresh])
-            self.refused_keys = [keys[index] for index in fresh] if finding else ()
-        if finding is not None:
+            finding, fit = self._record(batch.calls, fresh)
+        if finding is not None and finding.action is Action.HALT:
             return Ruling([finding], frozenset(range(len(batch.calls))))
-        if not refused:
+        if finding is None and not refused:
             return PASS
-        return Ruling([self._replay_finding(call, Action.BLOCK, 1) for call in replays], frozenset(refused))
+        findings = [self._replay_finding(call, Action.BLOCK, 1) for call in replays]
+        return Ruling(findings if finding is None else [*findings, finding], frozenset([*refused, *fresh[fit:]]))
 
     def commit(self, batch: Batch, admitted: Sequence[int]) -> None:
         """Remembers the ids of the calls that run."""
@@ -208,6 +213,39 @@ class BatchTurnGuard(TurnGuard):
                 fresh.append(index)
         return fresh, refused, replays
 
+    def _record(self, calls: Sequence[Call], fresh: Sequence[int]) -> tuple[Finding | None, int]:
+        """Counts the calls at the indexes `fresh`: what is found, and how many of them fit."""
+        keys = [self.batch_keys[index] for index in fresh]
+        tools = [calls[index].name for index in fresh]
+        self.refused_keys, self.refused_unseen = (), 0
+        if self.settings.admission == "batch":
+            finding = record_daemon_tool_calls(self, zip(keys, tools, strict=True))
+        else:
+            finding, fit = self._count_what_fits(keys, tools)
+            if finding is not None:
+                return finding, fit
+            finding = check_global_duplicate(self)
+        if finding is None:
+            return None, len(fresh)
+        self.refused_keys = keys
+        return finding, 0
+
+    def _count_what_fits(
+        self, keys: Sequence[CountedKey | None], tools: Sequence[str | None]
+    ) -> tuple[Finding | None, int]:
+        """Counts call by call up to the first that does not fit under the cap."""
+        for fit, key in enumerate(keys):
+            self.counter.add(key, tools[fit])
+            finding = self.check_cap()
+            if finding is None:
+                continue
+            if self.may_admit_part(finding, fit + 1):
+                self.refuse_rest([key], len(keys) - fit)
+                return msgspec.structs.replace(finding, action=Action.BLOCK), fit
+            self.refused_keys, self.refused_unseen = [key], len(keys) - fit - 1
+            return finding, 0
+        return None, len(keys)
+
     def _second_replay(self, replays: Sequence[Call]) -> Finding | None:
         """The finding that stops the turn when one of these was answered as a replay before; else notes them."""
         if not replays:
@@ -215,7 +253,7 @@ class BatchTurnGuard(TurnGuard):
         replayed = self.state.replayed = self.state.replayed or set()
         for call in replays:
             if call.id in replayed:
-                return self._replay_finding(call, Action.HALT, SECOND_REPLAY)
+                return self._replay_finding(call, Action.HALT, REPLAYED_CALL_ID_THRESHOLD)
         replayed.update(call.id for call in replays if call.id is not None)
         return None
 
@@ -227,17 +265,22 @@ class BatchTurnGuard(TurnGuard):
             reason=REPLAYED_CALL_ID,
             tool=call.name or UNSET,
             count=count,
-            threshold=SECOND_REPLAY,
+            threshold=REPLAYED_CALL_ID_THRESHOLD,
             key_digest=self.digest(counted_key(call)),
         )
 
     def _count_invalid(self, event: ToolResults) -> Sequence[Finding]:
         for result in event.results:
             self.state.settle(result)
+            is_of_no_call = result.name is None and result.key is None
             if result.error_type not in INVALID_ERROR_TYPES or result.status == "cancelled":
+                continue
+            if result.duplicate or is_of_no_call:
                 continue
             tool = result.name or ""
             invalid = self.state.invalid = self.state.invalid or {}
+            if tool not in invalid and len(invalid) >= MAX_INVALID_TOOLS:
+                continue
             invalid[tool] = invalid.get(tool, 0) + 1
             if invalid[tool] >= INVALID_TOOL_PARAMS_THRESHOLD:
                 return [

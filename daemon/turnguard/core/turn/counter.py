@@ -1,24 +1,20 @@
 """The always-on key counter of a turn: how many calls, and how often the most repeated one was made."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from turnguard.core.bounds import MAX_KEYS_A_TURN
 
-SHA256_HEX_LENGTH = 64
-
 CountedKey = int | str
-"""A SHA-256 digest is held as the number of its first 128 bits, which takes half the memory; any other key as it is."""
+"""A SHA-256 digest is held as a number of 128 bits, which takes half the memory; any other key as it is."""
+
+is_digest = re.compile("[0-9a-f]{64}").fullmatch
 
 
 def counted(key: str) -> CountedKey:
-    """The form in which the counter holds a key."""
-    if len(key) != SHA256_HEX_LENGTH:
-        return key
-    try:
-        return int(key[:32], 16)
-    except ValueError:
-        return key
+    """The form in which the counter holds a key. All of a digest goes into its number: both halves, folded."""
+    return int(key[:32], 16) ^ int(key[32:], 16) if is_digest(key) else key
 
 
 def write_key(key: CountedKey | None) -> list[str] | None:
@@ -71,7 +67,7 @@ class KeyCounter:
         """Uncounts calls that were refused and never ran."""
         for key in keys:
             self.total -= 1
-            if key is not None and (times := self.counts.get(key, 0)):
+            if key is not None and (times := self.counts.pop(key, 0)) > 1:
                 self.counts[key] = times - 1
         most = max(self.counts, key=self.counts.__getitem__, default=None)
         self.max_repeat = 0 if most is None else self.counts[most]

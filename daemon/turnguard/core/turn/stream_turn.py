@@ -60,8 +60,7 @@ class LoopDetectionService(TurnGuard):
     """Qwen Code's `LoopDetectionService` in the shape of a guard.
 
     `reported`: every loop type that fired in this session, in order; one call can fire several and is halted for the
-    last. `response_ids`: the call ids of the response at hand. `refused_unseen`: how many calls of the batch that
-    tripped the guard came after the one that did.
+    last. `response_ids`: the call ids of the response at hand.
     """
 
     __slots__ = (
@@ -70,12 +69,11 @@ class LoopDetectionService(TurnGuard):
         "identical",
         "is_disabled",
         "reads",
-        "refused_unseen",
         "reported",
         "response_ids",
     )
 
-    needs = Needs.FACTS | Needs.READ | Needs.TEXT
+    needs = Needs(facts=True, read=True, text=True)
 
     def __init__(self, settings: SettingsInForce, seal: Seal | None = None) -> None:
         super().__init__(settings, seal)
@@ -85,7 +83,6 @@ class LoopDetectionService(TurnGuard):
         self.reads: StatefulReads | None = None
         self.heuristics: Heuristics | None = None
         self.response_ids: dict[str, None] | None = None
-        self.refused_unseen = 0
         self.reported = NOTHING_REPORTED
 
     def configure(self, settings: SettingsInForce) -> None:
@@ -113,6 +110,10 @@ class LoopDetectionService(TurnGuard):
             finding = self._check_call(request, call.id)
             if self.counter.total > total:
                 counted_keys.append(request.repeat_key)
+            if finding is not None and self.may_admit_part(finding, len(counted_keys)):
+                self.refuse_rest(counted_keys[-1:], len(batch.calls) - index)
+                rest = range(index, len(batch.calls))
+                return Ruling([msgspec.structs.replace(finding, action=Action.BLOCK)], frozenset([*copies, *rest]))
             if finding is not None:
                 self.refused_keys, self.refused_unseen = counted_keys, len(batch.calls) - index - 1
                 return Ruling([finding], frozenset(range(len(batch.calls))))
@@ -170,7 +171,6 @@ class LoopDetectionService(TurnGuard):
             "reads": msgspec.to_builtins(self.reads),
             "heuristics": None if self.heuristics is None else self.heuristics.snapshot(),
             "responseIds": list(self.response_ids or ()),
-            "refusedUnseen": self.refused_unseen,
             "reported": self.reported,
         }
 
@@ -184,7 +184,6 @@ class LoopDetectionService(TurnGuard):
         heuristics = state["heuristics"]
         self.heuristics = None if heuristics is None else Heuristics.restored(heuristics)
         self.response_ids = dict.fromkeys(state["responseIds"]) or None
-        self.refused_unseen = state["refusedUnseen"]
         self.reported = state["reported"] or NOTHING_REPORTED
 
     # --- calls --------------------------------------------------------------------------------------------------------
@@ -318,8 +317,6 @@ class LoopDetectionService(TurnGuard):
         self.forgive_cap(reason)
         if reason is CapReason.STUCK:
             self._forget_repeats()
-        elif self.refused_unseen:
-            self.raise_cap(reason, self.refused_unseen)
 
     def _forget_repeats(self) -> None:
         """Forgets that calls and results repeat where the key counter does not know it."""

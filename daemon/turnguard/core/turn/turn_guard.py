@@ -26,9 +26,13 @@ def turn_key(call: Call) -> str | None:
 
 
 class TurnGuard(Guard):
-    """Counts the calls of a turn and halts it past its cap."""
+    """Counts the calls of a turn and halts it past its cap.
 
-    __slots__ = ("counter", "raises", "refused_keys")
+    `refused_keys`: the keys of refused calls that were counted. `refused_unseen`: how many more calls were refused with
+    them, uncounted.
+    """
+
+    __slots__ = ("counter", "raises", "refused_keys", "refused_unseen")
 
     name = "turn"
 
@@ -37,12 +41,13 @@ class TurnGuard(Guard):
         self.counter = KeyCounter()
         self.raises: Raises | None = None
         self.refused_keys: Sequence[CountedKey | None] = ()
+        self.refused_unseen = 0
 
     def reset_turn(self) -> None:
         """A new turn: nothing counted, nothing raised."""
         self.counter.reset()
         self.raises = None
-        self.refused_keys = ()
+        self.refused_keys, self.refused_unseen = (), 0
 
     def check_cap(self) -> Finding | None:
         """The finding of the cap on what is counted so far."""
@@ -91,14 +96,14 @@ class TurnGuard(Guard):
 
     def forgive_cap(self, reason: CapReason) -> None:
         """Lets the turn go on after the cap halted it: the batch that was refused may come again, once."""
-        refused = len(self.refused_keys)
+        refused = len(self.refused_keys) + self.refused_unseen
         self.take_back_refused()
         cap = self.settings.max_tool_calls_per_turn
         if reason is CapReason.STUCK:
             self.counter.clear_repeats()
         elif cap is not None:
             limit = limit_of(reason, cap, self.raises or Raises())
-            self.raise_cap(reason, self.counter.total + refused - limit)
+            self.raise_cap(reason, max(0, self.counter.total + refused - limit))
 
     def raise_cap(self, reason: CapReason, calls: int) -> None:
         """Moves one part of the cap up by `calls`, for this turn."""
@@ -108,13 +113,26 @@ class TurnGuard(Guard):
     def take_back_refused(self) -> None:
         """Uncounts the batch that tripped the guard, since it never ran."""
         self.counter.take_back(self.refused_keys)
-        self.refused_keys = ()
+        self.refused_keys, self.refused_unseen = (), 0
+
+    def may_admit_part(self, finding: Finding, calls: int) -> bool:
+        """Whether the batch is not to be refused whole for this finding: the calls that still fit may run.
+
+        `calls`: how many of the batch are counted, with the one that does not fit.
+        """
+        return self.settings.admission == "call" and finding.loop_type == TURN_TOOL_CALL_CAP and calls > 1
+
+    def refuse_rest(self, unfit: Sequence[CountedKey | None], refused: int) -> None:
+        """Uncounts the calls that do not fit; `refused` is how many calls are refused with them."""
+        self.counter.take_back(unfit)
+        self.refused_keys, self.refused_unseen = (), refused
 
     def snapshot(self) -> dict[str, Any]:
         """The whole state as plain JSON-like values."""
         return {
             "counter": self.counter.snapshot(),
             "raises": None if self.raises is None else msgspec.to_builtins(self.raises),
+            "refusedUnseen": self.refused_unseen,
             "refusedKeys": [write_key(key) for key in self.refused_keys],
         }
 
@@ -122,6 +140,7 @@ class TurnGuard(Guard):
         """Takes a state that `snapshot` gave."""
         self.counter.restore(state["counter"])
         self.raises = msgspec.convert(state["raises"], Raises | None)
+        self.refused_unseen = state["refusedUnseen"]
         self.refused_keys = [read_key(key) for key in state["refusedKeys"]]
 
 

@@ -1,0 +1,142 @@
+"""The turn at hand: what a session keeps of it besides what the guards keep."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from turnguard.core.bounds import MAX_LISTED_FINDINGS
+from turnguard.core.limits import TurnLimits
+from turnguard.core.step import OpenStep
+from turnguard_protocol.events import TurnOutcome, TurnStarted
+from turnguard_protocol.verdicts import AppliedOverride, Finding, OverrideAction, Totals, TurnSummary
+
+
+class Turn:
+    """One turn: from a user prompt to the agent's final answer.
+
+    `outcome` None: it is open. `halt`: the findings that halted it. `held`: what `prepareStep` found and the next
+    record answers. `refusals`: the findings for which something was refused last. `findings`: the fresh ones so far.
+    `origin` says who started it. `is_prepared`: `prepareStep` closed the last step, and no other was opened since.
+    """
+
+    __slots__ = (
+        "findings",
+        "halt",
+        "held",
+        "is_prepared",
+        "limits",
+        "origin",
+        "outcome",
+        "overrides",
+        "refusals",
+        "step",
+        "steps",
+        "turn_id",
+    )
+
+    def __init__(self, turn_id: str, origin: str) -> None:
+        self.turn_id = turn_id
+        self.origin = origin
+        self.outcome: TurnOutcome | None = None
+        self.steps = 0
+        self.step: OpenStep | None = None
+        self.is_prepared = False
+        self.halt: Sequence[Finding] = ()
+        self.held: Sequence[Finding] = ()
+        self.refusals: Sequence[Finding] = ()
+        self.findings: Sequence[Finding] = ()
+        self.overrides: Sequence[AppliedOverride] = ()
+        self.limits: TurnLimits | None = None
+
+    def started(self) -> TurnStarted:
+        """The event that guards hear at its start, and later ones when they are made."""
+        return TurnStarted(self.turn_id, self.origin)
+
+    def open_step(self) -> OpenStep:
+        """Begins another step."""
+        self.step = OpenStep()
+        self.steps += 1
+        self.is_prepared = False
+        return self.step
+
+    def limit(self) -> TurnLimits:
+        """The limits of this turn over all guards."""
+        self.limits = self.limits or TurnLimits()
+        return self.limits
+
+    def last_finding(self) -> Finding | UnsetType:
+        """What halted the turn, else the latest that was told of it."""
+        latest = self.halt or self.findings[-1:]
+        return latest[0] if latest else UNSET
+
+    def is_said(self, finding: Finding) -> bool:
+        """Whether the same was said in this turn before."""
+        return any(_what(finding) == _what(said) for said in self.findings)
+
+    def note(self, found: Sequence[Finding]) -> None:
+        """Lists what is new among these, as far as the list goes."""
+        told = [finding for finding in found if finding.fresh]
+        if told:
+            self.findings = [*self.findings, *told][:MAX_LISTED_FINDINGS]
+
+    def note_override(self, action: OverrideAction, raised: int) -> None:
+        """Lists an override; raises of the cap are one, by all their calls."""
+        before: dict[OverrideAction, int | UnsetType] = {each.action: each.calls for each in self.overrides}
+        calls_before = before.get(action, UNSET)
+        before[action] = raised + (0 if calls_before is UNSET else calls_before) or UNSET
+        self.overrides = [AppliedOverride(each, calls) for each, calls in before.items()]
+
+    def go_on(self) -> None:
+        """Lifts the halt; a batch that was refused with it is as if it had not come."""
+        if not self.halt:
+            return
+        self.halt, self.outcome = (), None
+        if self.step is None:
+            return
+        if self.step.is_refused or not self.step.calls:
+            self.steps -= 1
+        self.step.is_refused = False
+        if not self.step.calls:
+            self.step = None
+
+    def summary(self, totals: Totals) -> TurnSummary:
+        """What the turn came to."""
+        return TurnSummary(
+            turn_id=self.turn_id, outcome=self.outcome or "completed", totals=totals, findings=list(self.findings)
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """The turn as plain JSON-like values."""
+        return {
+            "turnId": self.turn_id,
+            "origin": self.origin,
+            "outcome": self.outcome,
+            "steps": self.steps,
+            "step": None if self.step is None else self.step.snapshot(),
+            "isPrepared": self.is_prepared,
+            "findings": msgspec.to_builtins([list(each) for each in self._findings()]),
+            "overrides": msgspec.to_builtins(list(self.overrides)),
+            "limits": None if self.limits is None else self.limits.snapshot(),
+        }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> "Turn":
+        """The turn that `snapshot` gave."""
+        turn = cls(state["turnId"], state["origin"])
+        turn.outcome, turn.steps, turn.is_prepared = state["outcome"], state["steps"], state["isPrepared"]
+        turn.step = None if state["step"] is None else OpenStep.restored(state["step"])
+        findings = msgspec.convert(state["findings"], list[list[Finding]])
+        turn.halt, turn.held, turn.refusals, turn.findings = findings
+        turn.overrides = msgspec.convert(state["overrides"], list[AppliedOverride])
+        if state["limits"] is not None:
+            turn.limit().restore(state["limits"])
+        return turn
+
+    def _findings(self) -> tuple[Sequence[Finding], ...]:
+        return self.halt, self.held, self.refusals, self.findings
+
+
+def _what(finding: Finding) -> tuple[object, ...]:
+    return finding.guard, finding.action, finding.loop_type, finding.reason, finding.tool

@@ -1,0 +1,194 @@
+"""What odd hosts do: overrides after other settings, copies of results, events out of season, texts without end."""
+
+import msgspec
+import pytest
+
+from tests.build import call, calls, distinct, in_force, raw, results, same, session
+from turnguard.core.bounds import MAX_INVALID_TOOLS, MAX_LISTED_FINDINGS, MAX_REMEMBERED_CALL_IDS, MAX_TEXT
+from turnguard.core.session import SessionGuard
+from turnguard_protocol.events import (
+    MAX_ITEMS,
+    Call,
+    Compacted,
+    Event,
+    Fallback,
+    Result,
+    Retry,
+    StateChanged,
+    StepFinished,
+    Text,
+    Thought,
+    TurnEnded,
+    TurnStarted,
+    UserInput,
+)
+from turnguard_protocol.methods import Record
+from turnguard_protocol.verdicts import Action
+
+FAILED = Result(name="t", error=raw("x"), error_type="execution")
+FAILED_STEP: list[Event] = [results(*[FAILED] * 8), StepFinished()]
+
+
+@pytest.mark.parametrize("kind", ["batch", "stream"])
+def test_continue_once_never_lowers_a_cap_that_was_raised_in_the_settings(kind: str) -> None:
+    guarded = session(model={"maxToolCallsPerTurn": 3}, turnguard={"turnGuard": kind})
+    guarded.record([distinct(2)])
+    guarded.record([distinct(3, 2)])
+    guarded.configure(in_force(model={"maxToolCallsPerTurn": 100}, turnguard={"turnGuard": kind}))
+    guarded.override("continueOnce")
+    assert guarded.status().cap.value == 100
+    assert guarded.record([distinct(3, 2)]).admitted == [0, 1, 2]
+
+
+def enforced() -> SessionGuard:
+    """A session that `prepareStep` halts for repeated failures."""
+    guarded = session(turnguard={"repeatedFailures": "enforce", "progress": {"action": "off"}})
+    guarded.record(FAILED_STEP)
+    assert guarded.record(FAILED_STEP).action is Action.WARN
+    guarded.record([calls(call("t", {}, "q"))])
+    guarded.record([results(msgspec.structs.replace(FAILED, id="q"))])
+    assert guarded.prepare_step().tool_choice == "none"
+    return guarded
+
+
+def test_a_halt_that_prepare_step_found_is_the_last_finding_and_is_told_once_as_fresh() -> None:
+    guarded = enforced()
+    last = guarded.status().last_finding
+    assert isinstance(last, msgspec.Struct)
+    assert (guarded.status().state, last.action) == ("halted", Action.HALT)
+    assert [finding.fresh for finding in guarded.record([]).findings] == [True]
+    assert [finding.fresh for finding in guarded.record([]).findings] == [False]
+
+
+def test_continue_once_gets_past_a_halt_that_prepare_step_found() -> None:
+    guarded = enforced()
+    guarded.override("continueOnce")
+    assert guarded.prepare_step().tool_choice == "auto"
+    assert guarded.record([calls(call("u"))]).admitted == [0]
+
+
+def test_keys_that_differ_anywhere_are_different() -> None:
+    guarded = session()
+    for batch in range(26):
+        verdict = guarded.record([calls(*(Call("t", key=f"{4 * batch + n:064x}") for n in range(4)))])
+        assert verdict.action is Action.ALLOW
+    assert guarded.status().totals.distinct_keys == 104
+
+
+def test_a_call_that_is_answered_again_and_again_was_still_one_call() -> None:
+    guarded = session()
+    guarded.record([calls(call("t", {}, "i"))])
+    rejected = Result("i", error_type="invalid_params", error=raw("x"))
+    assert guarded.record([results(*[rejected] * 5)]).action is Action.ALLOW
+    assert guarded.record([results(rejected)]).action is Action.ALLOW
+
+
+def test_a_rejection_of_a_call_nobody_knows_is_charged_to_no_tool() -> None:
+    guarded = session()
+    unknown = [Result(f"i{n}", error_type="invalid_params") for n in range(5)]
+    assert guarded.record([results(*unknown)]).action is Action.ALLOW
+
+
+def test_ids_that_were_forgotten_can_still_be_answered() -> None:
+    guarded = session(model={"maxToolCallsPerTurn": 0})
+    for start in (0, MAX_REMEMBERED_CALL_IDS):
+        guarded.record([calls(*(call("t", {"n": n}, f"i{n}") for n in range(start, start + MAX_ITEMS)))])
+    assert guarded.record([results(Result("i0", status="notStarted"))]).action is Action.ALLOW
+
+
+def test_results_are_paired_in_linear_time_with_or_without_ids() -> None:
+    """It would take minutes if it were not so."""
+    guarded = session(model={"maxToolCallsPerTurn": 0}, turnguard={"progress": {"action": "off"}})
+    guarded.record([calls(*(call("t", {"n": n}) for n in range(MAX_ITEMS)))])
+    answers = [Result(name="t", args=raw({"n": n})) for n in reversed(range(MAX_ITEMS))]
+    assert guarded.record([results(*answers)]).admitted == []
+    assert guarded.record([results(*[Result()] * MAX_ITEMS)]).admitted == []
+
+
+def test_the_tools_whose_rejections_are_counted_are_bounded() -> None:
+    guarded = session()
+    guarded.record([results(*(Result(name=f"t{n}", error_type="invalid_params") for n in range(MAX_INVALID_TOOLS)))])
+    late = Result(name="late", error_type="invalid_params")
+    assert guarded.record([results(late, late, late)]).action is Action.ALLOW
+    known = Result(name="t0", error_type="invalid_params")
+    assert guarded.record([results(known, known)]).action is Action.HALT
+
+
+@pytest.mark.parametrize(
+    "event",
+    [Compacted(), UserInput(), Retry(), Fallback(), StateChanged("s"), Text("x"), Thought("x"), StepFinished()],
+)
+def test_after_the_end_of_a_turn_only_calls_open_another(event: Event) -> None:
+    guarded = session()
+    guarded.record([TurnStarted("t"), distinct(1)])
+    guarded.record([TurnEnded()])
+    assert guarded.record([event]).turn_id == "t"
+    assert guarded.status().state == "idle"
+
+
+def test_a_turn_that_starts_while_the_guards_are_off_counts_from_nothing() -> None:
+    guarded = session()
+    guarded.record([distinct(50)])
+    guarded.override("disable")
+    verdict = guarded.record([TurnStarted("new"), distinct(1)])
+    assert (verdict.turn_id, verdict.totals.tool_calls, verdict.totals.max_key_repeat) == ("new", 0, 0)
+
+
+@pytest.mark.parametrize("way", ["enable", "configure"])
+def test_a_guard_that_joins_a_turn_knows_who_started_it(way: str) -> None:
+    settings = {"repeatedFailures": "enforce", "progress": {"action": "off"}}
+    guarded = session(turnguard=settings if way == "enable" else {**settings, "repeatedFailures": "off"})
+    guarded.record([TurnStarted("t", "cron")])
+    if way == "enable":
+        guarded.override("disable")
+        guarded.override("enable")
+    else:
+        guarded.configure(in_force(turnguard=settings))
+    assert [guarded.record(FAILED_STEP).action for _ in range(4)] == [Action.ALLOW] * 4
+
+
+def test_overrides_are_listed_once_each_with_all_their_calls() -> None:
+    guarded = session()
+    guarded.record([distinct(1)])
+    for _ in range(1_000):
+        guarded.override("raiseCap", calls=2)
+    assert [(each.action, each.calls) for each in guarded.status().overrides] == [("raiseCap", 2_000)]
+
+
+def test_a_verdict_lists_so_many_findings_and_no_more() -> None:
+    guarded = session()
+    batch = calls(*(call("t", {"n": n}, f"i{n}") for n in range(3 * MAX_LISTED_FINDINGS)))
+    guarded.record([batch])
+    verdict = guarded.record([batch])
+    assert (verdict.action, verdict.admitted, len(verdict.findings)) == (Action.BLOCK, [], MAX_LISTED_FINDINGS)
+
+
+def test_of_long_texts_only_so_much_is_held_and_they_are_still_told_apart() -> None:
+    guarded = session(model={"skipLoopDetection": False})
+    long = "n" * 100_000
+    for end in "abcde":
+        assert guarded.record([calls(call(long + end, {}, long + end))]).admitted == [0]
+    assert guarded.status().totals.distinct_keys == 5
+    assert guarded.record([calls(call(long + "a", {}, long + "a"))]).admitted == [], "a replay"
+    held = msgspec.json.encode(guarded.snapshot())
+    assert len(held) < 100 * MAX_TEXT
+
+
+@pytest.mark.parametrize("field", ["events", "calls", "results"])
+def test_messages_hold_so_many_items_and_no_more(field: str) -> None:
+    many = {
+        "events": [{"type": "retry"}] * (MAX_ITEMS + 1),
+        "calls": [{"type": "toolCalls", "calls": [{"name": "t"}] * (MAX_ITEMS + 1)}],
+        "results": [{"type": "toolResults", "results": [{}] * (MAX_ITEMS + 1)}],
+    }
+    with pytest.raises(msgspec.ValidationError, match=str(MAX_ITEMS)):
+        msgspec.convert({"sessionId": "s", "events": many[field]}, Record)
+
+
+def test_refused_calls_do_not_stay_among_the_distinct_ones() -> None:
+    guarded = session(model={"maxToolCallsPerTurn": 3})
+    guarded.record([distinct(2)])
+    guarded.record([distinct(2, 2), same(0)][:1])
+    guarded.override("raiseCap", calls=5)
+    totals = guarded.status().totals
+    assert (totals.tool_calls, totals.distinct_keys, totals.steps) == (2, 2, 1)
