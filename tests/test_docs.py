@@ -18,6 +18,9 @@ ROOT = Path(__file__).parents[1]
 
 Message = dict[str, Any]
 
+COMPLAINTS = ("window/showMessage", "window/logMessage")
+"""What the daemon says of settings that do not fit, and of its own mistakes."""
+
 
 def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
@@ -61,6 +64,8 @@ def test_an_exchange_is_what_the_daemon_says(talk: list[tuple[str, Message]]) ->
             assert message["params"].pop("verdict") == {"...": "the verdict above"}
             assert actual["params"].pop("verdict")["admitted"] == []
         assert actual == message
+    mistakes = {key for key, message in heard.items() if "error" in message or message.get("method") in COMPLAINTS}
+    assert mistakes <= {identity(message) for message in told}
 
 
 def received(connection: Connection) -> Iterator[tuple[tuple[str, object], Message]]:
@@ -79,6 +84,12 @@ def test_the_readme_shows_what_the_demo_prints() -> None:
     assert printed == shown
 
 
+def test_the_example_of_loopshield_prints_what_is_shown() -> None:
+    (example,), (shown,) = blocks("docs/loopshield.md", "python"), blocks("docs/loopshield.md", "text")
+    printed = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=True).stdout
+    assert printed == shown
+
+
 def test_the_first_two_commands_of_the_readme_are_one_line_each() -> None:
     demo, tests = (block.splitlines() for block in blocks("README.md", "sh")[:2])
     assert [len(demo), len(tests)] == [1, 1]
@@ -91,9 +102,11 @@ def test_the_readme_lists_every_setting() -> None:
     assert listed == [row.name for row in ROWS]
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "docs/protocol.md", "docs/why.md", "benchmarks/README.md"]
-)
+PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"]
+PAGES += sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", (ROOT / page).read_text("utf-8")):
         assert (ROOT / page).parent.joinpath(link).exists(), link

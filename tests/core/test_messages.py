@@ -228,7 +228,7 @@ def test_the_strictest_finding_is_the_one_that_is_told() -> None:
     first, second = (blocked.record([calls(*ran(1)[0].calls)]) for _ in range(2))  # pyright: ignore[reportAttributeAccessIssue]
     assert str(first.user_message).startswith('Refused: "read"')
     assert [finding.loop_type for finding in second.findings] == ["max_blocks_per_turn", "generic_repeat"]
-    assert str(second.user_message).startswith("Stopped: blocked batches in this turn: 2.")
+    assert str(second.user_message).startswith("Stopped: 2 responses of this turn asked for calls that may not run.")
 
 
 def test_a_halt_that_is_repeated_says_the_same() -> None:
@@ -270,7 +270,8 @@ def test_calls_without_a_name_are_told_as_such() -> None:
     nameless = session(model={"skipLoopDetection": False}).record([same(6, None)])  # pyright: ignore[reportArgumentType]
     assert "a tool without a name was called 6 times" in str(nameless.user_message)
     pair = Finding(guard="turn", action=Action.HALT, loop_type="ping_pong", count=3, threshold=2)
-    assert "a tool without a name and another tool" in user_message(pair, in_force(), Totals(3, 1, 1, 3))
+    told = user_message(pair, in_force(), Totals(3, 1, 1, 3))
+    assert "two calls, of a tool without a name and of another tool" in told
 
 
 # --- names ------------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_closing_sums_the_turn_up() -> None:
     guarded = halted()
     summary = guarded.close()
     assert summary is not None
-    assert (summary.turn_id, summary.outcome, summary.totals.tool_calls) == ("t", "completed", 4)
+    assert (summary.turn_id, summary.outcome, summary.totals.tool_calls) == ("t", "cancelled", 4)
     assert [finding.loop_type for finding in summary.findings] == ["turn_tool_call_cap"]
     guarded = session()
     guarded.record([distinct(1)])

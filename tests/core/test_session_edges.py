@@ -192,3 +192,30 @@ def test_refused_calls_do_not_stay_among_the_distinct_ones() -> None:
     guarded.override("raiseCap", calls=5)
     totals = guarded.status().totals
     assert (totals.tool_calls, totals.distinct_keys, totals.steps) == (2, 2, 1)
+
+
+def test_late_results_of_a_closed_step_are_still_known_by_their_calls() -> None:
+    guarded = session()
+    for number in range(2):
+        guarded.record([calls(call("t", {"n": number}, f"i{number}"))])
+        guarded.prepare_step()
+        late = Result(f"i{number}", error_type="invalid_params", error=raw("x"))
+        assert guarded.record([results(late)]).action is Action.ALLOW
+    guarded.record([calls(call("t", {"n": 2}, "i2"))])
+    guarded.prepare_step()
+    verdict = guarded.record([results(Result("i2", error_type="invalid_params", error=raw("x")))])
+    assert (verdict.action, verdict.findings[0].tool) == (Action.HALT, "t")
+
+
+def test_what_the_settings_make_stricter_is_told_as_new() -> None:
+    guarded = session(turnguard={"progress": {"action": "warn"}})
+
+    def repeat() -> bool:
+        guarded.record([calls(call("t", {}))])
+        stale = results(Result(name="t", args=raw({}), ok=True, output=raw("same")))
+        return any(finding.fresh for finding in guarded.record([stale, StepFinished()]).findings)
+
+    assert [repeat() for _ in range(7)] == [False, False, False, True, True, False, False]
+    guarded.configure(in_force(turnguard={"progress": {"action": "halt"}}))
+    assert repeat()
+    assert guarded.status().state == "halted"

@@ -252,7 +252,7 @@ TURN_TRIPS = (
         {},
         [REJECTED],
         None,
-        '3 calls of "edit" were rejected for their parameters',
+        '3 calls of "edit" were rejected: no such tool, or wrong parameters',
         results(Result(name="edit", error_type="invalid_params")),
     ),
     Trip(
@@ -282,7 +282,7 @@ TURN_TRIPS = (
         OPEN | STREAM,
         [same(1, "read"), same(1, "edit")] * 3,
         GATE,
-        '"edit" and "read" were called in turn 3 times',
+        'two calls, of "edit" and of "read", alternated 3 times',
         same(1, "read"),
     ),
     Trip(
@@ -399,7 +399,7 @@ ROLLING_TRIPS = (
         rolling(3, 4),
         [*A, *B, READ],
         f"{ROLLING}.warningThreshold",
-        '"read" and "edit" were called in turn, 3 calls with the same arguments',
+        'two calls, of "read" and of "edit", alternated, 3 calls in all',
         READ,
         ALLOW,
     ),
@@ -410,7 +410,7 @@ ROLLING_TRIPS = (
         rolling(3, 4),
         [*A, *B, *A, calls(call("edit"))],
         f"{ROLLING}.criticalThreshold",
-        '"edit" and "read" were called in turn, 4 calls with the same arguments',
+        'two calls, of "edit" and of "read", alternated, 4 calls in all',
         calls(call("edit")),
         BLOCK,
     ),
@@ -527,7 +527,7 @@ LIMIT_TRIPS = (
         rolling(max_blocks=2),
         [*ran(3), READ, READ],
         "turnguard.maxBlocksPerTurn",
-        "blocked batches in this turn: 2",
+        "2 responses of this turn asked for calls that may not run",
         READ,
     ),
     Trip(
@@ -537,7 +537,7 @@ LIMIT_TRIPS = (
         {"turnguard": {"maxBlocksPerTurn": 3}},
         replayed("a", "b", "c"),
         "turnguard.maxBlocksPerTurn",
-        "blocked batches in this turn: 3",
+        "3 responses of this turn asked for calls that may not run",
         distinct(1),
     ),
     Trip(

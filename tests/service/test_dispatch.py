@@ -225,6 +225,63 @@ def test_pygls_logs_nothing_of_what_it_is_given(talk: Talk, caplog: pytest.LogCa
     assert "hunter2" not in caplog.text
 
 
+@pytest.mark.parametrize("params", [None, [], 5, {}, {"id": []}, {"id": {}}, {"id": None}, {"id": [None]}, {"id": 1}])
+def test_a_cancel_is_ignored_whatever_it_says(talk: Talk, params: object, caplog: pytest.LogCaptureFixture) -> None:
+    talk.tell("initialized", {})
+    assert talk.tell("$/cancelRequest", params) == []
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("member", [{"error": {"code": 1, "message": "x"}}, {"error": None}, {"result": 1}, {"x": 1}])
+@pytest.mark.parametrize("method", ["initialize", "turnguard/listSessions", "shutdown", "unknown"])
+def test_a_message_with_a_method_is_a_request_whatever_else_it_has(method: str, member: dict[str, object]) -> None:
+    talk = Talk(is_initialized=method != "initialize")
+    request = {"jsonrpc": "2.0", "id": 7, "method": method, "params": INITIALIZE}
+    assert [answer["id"] for answer in talk.say({**request, **member})] == [7]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"rootUri": "http://["},
+        {"rootUri": "\ud800", "rootPath": "\x00"},
+        {"rootUri": 5, "rootPath": []},
+        {"workspaceFolders": [{"uri": "file://[", "name": "x"}]},
+        {"clientInfo": 5, "trace": "loud", "locale": []},
+    ],
+)
+def test_what_initialize_is_told_and_nobody_uses_does_not_matter(
+    params: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    talk = Talk(is_initialized=False)
+    assert "result" in talk.ask("initialize", {**INITIALIZE, **params})
+    assert talk.ask("turnguard/listSessions")["result"] == {"sessions": []}
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("process_id", [2**31, -(2**31) - 1, 2**40, 2**64, 10**500, 1e400, 1.5, True])
+def test_a_processid_that_is_none_is_refused(process_id: object, caplog: pytest.LogCaptureFixture) -> None:
+    talk = Talk(is_initialized=False)
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {**INITIALIZE, "processId": "PID"}}
+    text = json.dumps(body).replace('"PID"', json.dumps(process_id).replace("Infinity", "1e400"))
+    (answer,) = talk.say(text.encode())
+    assert fails(answer, -32602)["path"] == "$.processId"
+    assert talk.dispatcher.client_process is None
+    assert "result" in talk.ask("initialize", INITIALIZE)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("wrong", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf5\x80\x80\x80"])
+@pytest.mark.parametrize("field", ["args", "name", "unknown"])
+def test_what_is_not_utf8_is_no_message(talk: Talk, field: str, wrong: bytes) -> None:
+    call = b'{"name":"t","%b":"%b"}'.replace(b'"name":"t",', b"" if field == "name" else b'"name":"t",')
+    params = b'{"sessionId":"s","events":[{"type":"toolCalls","calls":[%b]}]}' % (call % (field.encode(), wrong))
+    (answer,) = talk.say(b'{"jsonrpc":"2.0","id":1,"method":"turnguard/record","params":%b}' % params)
+    fails(answer, -32700)
+    assert answer["id"] is None
+    assert talk.ask("turnguard/status", {"sessionId": "s"})["result"]["totals"]["toolCalls"] == 0
+
+
 def test_a_processid_is_known_once_initialize_was_answered() -> None:
     talk = Talk(is_initialized=False)
     assert talk.dispatcher.client_process is None

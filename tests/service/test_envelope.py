@@ -13,6 +13,7 @@ from turnguard.service.envelope import (
     Reply,
     decode_request,
     encode,
+    is_utf8,
     params_of,
     parse_message,
 )
@@ -92,6 +93,49 @@ def test_numbers_beside_a_lone_surrogate_mean_what_they_mean_in_javascript() -> 
     assert json.loads(args_of(params_of(parsed(body)))) == ["\ud83d", None, None, None, 1.0, 12345678901234567890]
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "1e400", "-1e400"])
+@pytest.mark.parametrize(
+    ("method", "params", "path"),
+    [
+        ("openSession", '{"settings":{"model":{"maxToolCallsPerTurn":N}}}', "$.settings.model.maxToolCallsPerTurn"),
+        ("override", '{"sessionId":"s","action":"raiseCap","calls":N}', "$.calls"),
+        ("status", '{"sessionId":N}', "$.sessionId"),
+    ],
+)
+def test_a_number_past_all_bounds_is_not_a_number_that_was_left_out(
+    number: str, method: str, params: str, path: str
+) -> None:
+    body = f'{{"jsonrpc":"2.0","id":1,"method":"turnguard/{method}","params":{params.replace("N", number)}}}'.encode()
+    with pytest.raises(NOT_A_REQUEST):
+        decode_request(body)
+    with pytest.raises(RequestError) as caught:
+        params_of(parsed(body))
+    assert (caught.value.code, caught.value.data.path) == (INVALID_PARAMS, path)
+
+
+@pytest.mark.parametrize("request_id", ["9" * 5000, "1e400", r'"\ud83d"', r'"a\ude00"'])
+def test_an_id_that_cannot_be_answered_is_none(request_id: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        parse_message(f'{{"jsonrpc":"2.0","id":{request_id},"method":"turnguard/listSessions"}}'.encode())
+    assert (caught.value.code, caught.value.request_id) == (INVALID_REQUEST, None)
+
+
+@pytest.mark.parametrize("method", ["openSession", "record", "status", "settings", "closeSession"])
+def test_half_an_emoji_is_no_sessions_id(method: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        params_of(Message(f"turnguard/{method}", 1, {"sessionId": "a\ud83d"}))
+    assert (caught.value.code, caught.value.data.path) == (INVALID_PARAMS, "$.sessionId")
+
+
+@pytest.mark.parametrize("size", [0, 1, 2**20 - 1, 2**20, 2**20 + 1, 3 * 2**20])
+def test_utf8_is_told_from_other_bytes_in_messages_of_any_length(size: int) -> None:
+    text = b"x" * size + "é😀".encode()
+    assert is_utf8(text)
+    assert is_utf8(text + b"x" * 2**20)
+    for wrong in (text[:-1], text[:-1] + b"x", b"\xff" + text, text + b"\xed\xa0\x80", text + b"\xc0\x80"):
+        assert not is_utf8(wrong)
+
+
 @pytest.mark.parametrize("field", ["output", "error", "args"])
 def test_what_a_result_holds_is_kept_too(field: str) -> None:
     body = record_of(f'{{"name":"t","{field}":{{"text":"\\udc00"}}}}', "toolResults", "results")
@@ -105,6 +149,42 @@ def test_a_request_that_is_too_deep_is_told_so_by_its_id(depth: int) -> None:
         with pytest.raises(RequestError, match=str(MAX_NESTING)) as caught:
             parse_message(body)
         assert (caught.value.code, caught.value.request_id) == (INVALID_PARAMS, 1)
+
+
+DEEP = b"[" * 2_000 + b"]" * 2_000
+MANY = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("params", "is_whole"),
+    [
+        (DEEP, True),
+        (b"[" * 20 * MANY, False),
+        (b"[" * 2_000 + b"[]," * 5 * MANY, False),
+        (b"[" * 2_000 + b'"' + b'\\"' * MANY, False),
+        (b"[" * 2_000 + b'"' + b'\\"' * MANY + b"\\", False),
+    ],
+    ids=["whole", "brackets", "pairs", "string without end", "string without end and escape"],
+)
+@pytest.mark.parametrize("is_id_behind", [False, True])
+def test_the_work_on_what_is_too_deep_is_linear(params: bytes, is_whole: bool, is_id_behind: bool) -> None:
+    """Anything worse would not end while somebody waits."""
+    head, params = b'{"jsonrpc":"2.0"', b',"params":' + params
+    request = b',"id":"i","method":"turnguard/record"'
+    with pytest.raises(RequestError) as caught:
+        parse_message(b"".join([head, *((params, request) if is_id_behind else (request, params)), b"}"]))
+    is_known = is_whole or not is_id_behind
+    assert caught.value.request_id == ("i" if is_known else None)
+    assert caught.value.code in ((INVALID_PARAMS,) if is_known else (PARSE_ERROR, INVALID_REQUEST))
+
+
+def test_an_id_far_behind_what_is_too_deep_is_not_looked_for() -> None:
+    body = b'{"jsonrpc":"2.0","params":[%b,"%b"],"id":1,"method":"x"}'
+    assert_error = {10: 1, 2 * MANY: 1, 5 * MANY: None}
+    for size, request_id in assert_error.items():
+        with pytest.raises(RequestError, match=str(MAX_NESTING)) as caught:
+            parse_message(body % (DEEP, b"x" * size))
+        assert caught.value.request_id == request_id
 
 
 def test_a_depth_only_a_level_below_the_parsers_limit_is_an_error_of_the_request() -> None:

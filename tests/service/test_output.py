@@ -58,6 +58,24 @@ def test_pitfall_22_a_reader_who_does_not_read_holds_up_nobody(ends: tuple[int, 
     assert read(ends[0], 12) == b"direct again"
 
 
+def test_nothing_is_copied_however_small_the_steps(ends: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bytes(range(256)) * 16 * 1024
+    written: list[object] = []
+    write = os.write
+
+    def note(fd: int, piece: memoryview) -> int:
+        written.append(piece.obj)
+        return write(fd, piece[:5_000])
+
+    monkeypatch.setattr(os, "write", note)
+    output = Output(ends[1])
+    output.write(data)
+    assert read(ends[0], len(data)) == data
+    assert output.flush(5)
+    assert len(written) >= len(data) // 5_000
+    assert all(piece is data for piece in written)
+
+
 def test_a_reader_who_has_gone_is_noticed(ends: tuple[int, int]) -> None:
     output = Output(ends[1], limit=MIB)
     output.write(b"x" * 3 * MIB)

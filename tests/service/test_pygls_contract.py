@@ -130,9 +130,3 @@ def test_window_show_message_is_one_body(server: Server, writer: Writer) -> None
         "method": "window/showMessage",
         "params": {"type": 1, "message": "é \ud800"},
     }
-
-
-@pytest.mark.parametrize("params", [{"id": 1}, {"id": "x"}])
-def test_a_cancel_of_what_is_answered_is_quiet(server: Server, writer: Writer, params: dict[str, Any]) -> None:
-    give(server, {"jsonrpc": "2.0", "method": "$/cancelRequest", "params": params})
-    assert writer.bodies == []

@@ -4,9 +4,10 @@ import msgspec
 import pytest
 
 from tests.build import call, calls, distinct
-from turnguard.core.bounds import IDLE_SESSION_SECONDS
+from turnguard.core.bounds import IDLE_SESSION_SECONDS, MAX_TOLD_FINDINGS
 from turnguard.service.errors import INVALID_PARAMS, REQUEST_FAILED, STALE_TURN, UNKNOWN_SESSION, RequestError
 from turnguard.service.sessions import Sessions, new_seal
+from turnguard.settings.layers import Merged
 from turnguard_protocol.events import Call, ToolCalls, TurnStarted
 from turnguard_protocol.methods import (
     CloseSession,
@@ -124,7 +125,7 @@ def test_a_closed_session_is_gone(sessions: Sessions) -> None:
 
 
 def test_every_layer_is_told_apart(sessions: Sessions) -> None:
-    assert value_and_origin(sessions, None) == (100, "default")
+    assert value_and_origin(sessions, None) == (None, "default")
     sessions.configure(cap(50), "turnguard")
     assert value_and_origin(sessions, None) == (50, "client")
     sessions.open(OpenSession("s", settings=cap(20)))
@@ -144,7 +145,7 @@ def test_other_settings_hold_for_open_sessions_from_the_next_event(sessions: Ses
     assert sessions.record(Record("s", [distinct(1, start=10)])).action is Action.HALT
     assert sessions.record(Record("own", [distinct(1, start=10)])).action is Action.ALLOW
     sessions.configure(None, "turnguard")
-    assert value_and_origin(sessions, "s") == (100, "default")
+    assert value_and_origin(sessions, "s") == (None, "default")
 
 
 def settings(**sections: Any) -> Settings:
@@ -180,6 +181,46 @@ def test_a_configuration_that_makes_no_sense_for_some_session_changes_nothing_fo
     sessions.close(CloseSession("b"))
     sessions.configure(states, "turnguard")
     assert sessions.status(GetStatus("a")).budget_state == "B"
+
+
+def test_a_configuration_is_merged_once_for_all_sessions_that_were_opened_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    merged: list[Merged] = []
+    in_force = Merged.in_force
+    monkeypatch.setattr(Merged, "in_force", lambda self: (merged.append(self), in_force(self))[1])
+    sessions = Sessions()
+    for n in range(500):
+        sessions.open(OpenSession(f"default {n}"))
+        sessions.open(OpenSession(f"own {n}", settings=cap(9)))
+        sessions.open(OpenSession(f"agent {n}", agent_id="agent", workspace_settings=cap(9)))
+    assert len(merged) == 3
+    for limit in range(10, 20):
+        merged.clear()
+        sessions.configure(cap(limit), "turnguard")
+        assert len(merged) == 4
+    merged.clear()
+    assert {(status.session_id.partition(" ")[0], status.cap.value) for status in
+            sessions.list_all(ListSessions()).sessions} == {("default", 19), ("own", 9), ("agent", 9)}  # fmt: skip
+    assert merged == []
+
+
+def test_a_session_opened_after_a_configuration_is_under_it_though_one_like_it_was_closed(sessions: Sessions) -> None:
+    sessions.open(OpenSession("a"))
+    sessions.record(Record("a", [distinct(1)]))
+    sessions.close(CloseSession("a"))
+    sessions.configure(cap(7), "turnguard")
+    assert sessions.open(OpenSession("b")).cap.value == 7
+
+
+def test_a_configuration_reaches_a_session_that_is_not_used_between_two_of_them(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s"))
+    sessions.record(Record("s", [distinct(3)]))
+    sessions.configure(cap(2), "turnguard")
+    sessions.configure(cap(5), "turnguard")
+    verdict = sessions.record(Record("s", [distinct(2, start=5)]))
+    assert (verdict.action, verdict.totals.tool_calls) == (Action.ALLOW, 5)
+    assert sessions.record(Record("s", [distinct(1, start=9)])).action is Action.HALT
 
 
 def test_an_agents_own_block_holds_in_its_sessions_only(sessions: Sessions) -> None:
@@ -235,6 +276,18 @@ def test_every_fresh_finding_is_told_once(sessions: Sessions) -> None:
     sessions.notices.clear()
     assert sessions.record(Record("s", [distinct(1, start=6)])).action is Action.HALT
     assert sessions.notices == []
+
+
+def test_of_many_findings_the_strictest_are_told(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s", settings=cap(0)))
+    batch = calls(*(call(args={"n": n}, call_id=f"c{n}") for n in range(50)))
+    sessions.record(Record("s", [batch]))
+    verdict = sessions.record(Record("s", [batch]))
+    fresh = [finding for finding in verdict.findings if finding.fresh]
+    assert len(fresh) > MAX_TOLD_FINDINGS
+    told: list[Any] = [notice.params for notice in sessions.notices]
+    assert [loop.finding for loop in told] == fresh[:MAX_TOLD_FINDINGS]
+    assert all(loop.verdict is verdict for loop in told)
 
 
 def test_a_change_is_told_in_its_last_state(sessions: Sessions) -> None:

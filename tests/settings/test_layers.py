@@ -137,7 +137,7 @@ LOOP = "tools.loopDetection"
 STATES = {"A": ["x"], "B": []}
 
 VALUES = {
-    "model.maxToolCallsPerTurn": Values(100, 50, 40, 60),
+    "model.maxToolCallsPerTurn": Values(None, 50, 40, 60),
     "model.skipLoopDetection": Values(True, True, False, None),
     f"{LOOP}.enabled": Values(None, False, True, None),
     f"{LOOP}.historySize": Values(30, 40, 50, 35),

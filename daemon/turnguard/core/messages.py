@@ -34,7 +34,7 @@ LOOP_ERROR_CODE = -32603
 
 WHAT_HAPPENED = {
     "action_stagnation": "{tool} was called {count} times in a row",
-    "alternating_tool_call_pattern": "{tool} and {paired_tool} were called in turn {count} times",
+    "alternating_tool_call_pattern": "two calls, of {tool} and of {paired_tool}, alternated {count} times",
     "chanting_identical_sentences": "the model wrote the same passage {count} times",
     "compaction_loop_persisted": "after the context was compacted {tool} was called {count} times with the same "
     "arguments and the same result",
@@ -42,11 +42,11 @@ WHAT_HAPPENED = {
     "generic_repeat": "{tool} was called {count} times with the same arguments",
     "global_circuit_breaker": "{tool} was called {count} times with the same arguments and the same result",
     "global_tool_call_duplicate": "{tool} was called {count} times in this turn with the same arguments",
-    "invalid_tool_params_stagnation": "{count} calls of {tool} were rejected for their parameters",
+    "invalid_tool_params_stagnation": "{count} calls of {tool} were rejected: no such tool, or wrong parameters",
     "known_poll_no_progress": "{tool} was asked {count} times and nothing had changed",
-    "max_blocks_per_turn": "blocked batches in this turn: {count}",
+    "max_blocks_per_turn": "{count} responses of this turn asked for calls that may not run",
     "max_steps_per_turn": "the turn came to {count} steps, and it may take {threshold}",
-    "ping_pong": "{tool} and {paired_tool} were called in turn, {count} calls with the same arguments",
+    "ping_pong": "two calls, of {tool} and of {paired_tool}, alternated, {count} calls in all",
     "read_file_loop": f"{{count}} of the last {READ_FILE_LOOP_WINDOW} calls only read",
     "repeated_tool_execution_failure": "{tool} failed {count} times with the same kind of error",
     "repetitive_thoughts": "the model had the same thought {count} times in a row",
@@ -97,6 +97,14 @@ CAP_WAY_OUT = "You can continue once, raise the cap for this turn, or set model.
 CAP_REFUSAL = "this call does not fit under the tool-call cap of the turn any more."
 
 STOPPED_ADVICE = "Do not call tools again for this. Sum up what is known and say what blocks you."
+STOPPED_WORDS_ADVICE = "Do not go on like this. Sum up what is known and say what blocks you."
+WORDS = frozenset({"chanting_identical_sentences", "repetitive_thoughts"})
+"""Loops without tools."""
+
+RESTRICTIONS = {
+    "exhausted": "; the next step gets no tools",
+    "fallback": "; the next step gets the tools of another state",
+}
 RESTRICTED_ADVICE = {
     "exhausted": "Answer in words: the next step has no tools.",
     "fallback": "Go on with the tools that the next step has.",
@@ -162,18 +170,22 @@ def _user_message(finding: Finding, settings: SettingsInForce, totals: Totals, s
         what = f"{lead}{hedged}" if finding.action is Action.HALT else f"{lead}: {CAP_REFUSAL}"
         return f"{what} {cap_fact(finding, settings, totals)} {hint if settings.shadow else CAP_WAY_OUT}"
     fact = what_happened(finding, totals)
+    if finding.action is Action.RESTRICT:
+        fact += RESTRICTIONS.get(str(finding.reason), "")
     if finding.loop_type == PROGRESS and standing is not None:
         return f"{lead}: {_progress_fact(finding, fact, standing, settings)} {hint}"
     return f"{lead}: {fact}. {hint}".rstrip()
 
 
 def _setting_hint(finding: Finding, settings: SettingsInForce) -> str:
+    """The setting that governs, and the way past a halt where no other words tell it."""
+    is_halt = finding.action is Action.HALT
     if finding.setting is UNSET:
-        if finding.action is not Action.HALT:
-            return ""
-        return ALWAYS_ON if settings.shadow else f"{ALWAYS_ON} {WAY_OUT}"
-    effect = SETTING_EFFECTS.get(finding.setting)
-    return f"Setting: {finding.setting}{f' ({effect})' if effect else ''}."
+        hint = ALWAYS_ON if is_halt else ""
+    else:
+        effect = SETTING_EFFECTS.get(finding.setting) if is_halt else None
+        hint = f"Setting: {finding.setting}{f' ({effect})' if effect else ''}."
+    return f"{hint} {WAY_OUT}" if is_halt and not settings.shadow and finding.loop_type != PROGRESS else hint
 
 
 def cap_fact(finding: Finding, settings: SettingsInForce, totals: Totals) -> str:
@@ -207,7 +219,8 @@ def model_message(finding: Finding, settings: SettingsInForce, totals: Totals) -
     """What the model reads of a finding of warn or worse, with its next request."""
     fact, reason = what_happened(finding, totals), str(finding.reason)
     if finding.action is Action.HALT:
-        return f"The turn was stopped: {fact}. {STOPPED_ADVICE}"
+        advice = STOPPED_WORDS_ADVICE if finding.loop_type in WORDS else STOPPED_ADVICE
+        return f"The turn was stopped: {fact}. {advice}"
     if finding.action is Action.BLOCK:
         advice = REFUSED_ADVICE.get(reason) or REFUSED_ADVICE.get(finding.loop_type, REFUSED_OTHERWISE)
         return f"This call was refused: {fact}. {advice}"

@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 from turnguard.core.bounds import MAX_LISTED_FINDINGS
 from turnguard.core.limits import TurnLimits
 from turnguard.core.step import OpenStep
-from turnguard_protocol.events import TurnOutcome, TurnStarted
-from turnguard_protocol.verdicts import AppliedOverride, Finding, OverrideAction, Totals, TurnSummary
+from turnguard_protocol.events import Call, Result, ToolResults, TurnOutcome, TurnStarted
+from turnguard_protocol.verdicts import Action, AppliedOverride, Finding, OverrideAction, Totals, TurnSummary
 
 
 class Turn:
@@ -18,10 +18,12 @@ class Turn:
 
     `outcome` None: it is open. `halt`: the findings that halted it. `held`: what `prepareStep` found and the next
     record answers. `refusals`: the findings for which something was refused last. `findings`: the fresh ones so far.
-    `origin` says who started it. `is_prepared`: `prepareStep` closed the last step, and no other was opened since.
+    `origin` says who started it. `closed`: the last step that closed while results of it were awaited, for late ones.
+    `is_prepared`: `prepareStep` closed the last step, and no other was opened since.
     """
 
     __slots__ = (
+        "closed",
         "findings",
         "halt",
         "held",
@@ -42,6 +44,7 @@ class Turn:
         self.outcome: TurnOutcome | None = None
         self.steps = 0
         self.step: OpenStep | None = None
+        self.closed: OpenStep | None = None
         self.is_prepared = False
         self.halt: Sequence[Finding] = ()
         self.held: Sequence[Finding] = ()
@@ -61,14 +64,34 @@ class Turn:
         self.is_prepared = False
         return self.step
 
+    def close_step(self) -> None:
+        """The step at hand is over; who its late results belong to is still known."""
+        if self.step is not None and self.step.waiting:
+            self.closed = self.step
+        self.step = None
+
+    def call_of(self, result: Result) -> Call | None:
+        """The call that a result names by its id."""
+        call = None if self.step is None else self.step.call_of(result)
+        return self.closed.call_of(result) if call is None and self.closed is not None else call
+
+    def pair(self, event: ToolResults) -> ToolResults:
+        """The same results, each with the name and key of its call where that is known."""
+        if self.step is not None:
+            event = self.step.pair(event)
+        if self.closed is not None and any(result.key is None for result in event.results):
+            return self.closed.pair(event, only_unknown=True)
+        return event
+
     def limit(self) -> TurnLimits:
         """The limits of this turn over all guards."""
         self.limits = self.limits or TurnLimits()
         return self.limits
 
     def last_finding(self) -> Finding | UnsetType:
-        """What halted the turn, else the latest that was told of it."""
-        latest = self.halt or self.findings[-1:]
+        """What halted the turn, as it was told; else the latest that was told of it."""
+        told = [finding for finding in self.findings if not self.halt or finding.action is Action.HALT]
+        latest = told[-1:] or self.halt
         return latest[0] if latest else UNSET
 
     def is_said(self, finding: Finding) -> bool:
@@ -115,6 +138,7 @@ class Turn:
             "outcome": self.outcome,
             "steps": self.steps,
             "step": None if self.step is None else self.step.snapshot(),
+            "closed": None if self.closed is None else self.closed.snapshot(),
             "isPrepared": self.is_prepared,
             "findings": msgspec.to_builtins([list(each) for each in self._findings()]),
             "overrides": msgspec.to_builtins(list(self.overrides)),
@@ -127,6 +151,7 @@ class Turn:
         turn = cls(state["turnId"], state["origin"])
         turn.outcome, turn.steps, turn.is_prepared = state["outcome"], state["steps"], state["isPrepared"]
         turn.step = None if state["step"] is None else OpenStep.restored(state["step"])
+        turn.closed = None if state["closed"] is None else OpenStep.restored(state["closed"])
         findings = msgspec.convert(state["findings"], list[list[Finding]])
         turn.halt, turn.held, turn.refusals, turn.findings = findings
         turn.overrides = msgspec.convert(state["overrides"], list[AppliedOverride])

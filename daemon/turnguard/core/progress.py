@@ -417,7 +417,7 @@ class ProgressGuard(Guard):
 
     def _finding(self, trouble: Trouble) -> Finding:
         is_halt = trouble.is_halt and self.settings.progress == "halt"
-        fresh = not (trouble.is_halt and self.is_halt_told)
+        fresh = is_halt or not (trouble.is_halt and self.is_halt_told)
         self.is_halt_told |= trouble.is_halt
         return Finding(
             guard=self.name,

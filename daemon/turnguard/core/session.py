@@ -179,7 +179,7 @@ class SessionGuard:
 
     def _identified(self, events: Sequence[Event]) -> list[Event]:
         turn, stack = self._turn, self._stack
-        call_of: CallOf = nobody if turn is None or turn.step is None else turn.step.call_of
+        call_of: CallOf = nobody if turn is None else turn.call_of
         identified: list[Event] = []
         for index, event in enumerate(events):
             try:
@@ -218,7 +218,7 @@ class SessionGuard:
         elif type(event) is StateChanged:
             self._stack.tell(event)
         elif type(event) is ToolResults and not self._is_disabled:
-            self._stack.tell_late(event if turn.step is None else turn.step.pair(event))
+            self._stack.tell_late(turn.pair(event))
 
     def _apply_in(self, turn: Turn, event: Event, found: list[Finding]) -> None:
         """Applies an event to an open turn."""
@@ -238,8 +238,8 @@ class SessionGuard:
         elif type(event) is TurnEnded:
             self._end_turn(turn, event.outcome)
         else:
-            if type(event) is ToolResults and turn.step is not None:
-                event = turn.step.pair(event)
+            if type(event) is ToolResults:
+                event = turn.pair(event)
             found += self._tell(event)
 
     def _judge(self, turn: Turn, event: ToolCalls, found: list[Finding]) -> None:
@@ -291,7 +291,8 @@ class SessionGuard:
         `prepareStep` has just closed it.
         """
         is_closed = turn.step is None and (event is None or turn.is_prepared)
-        turn.step, turn.is_prepared = None, False
+        turn.is_prepared = False
+        turn.close_step()
         return [] if is_closed else self._tell(event or StepFinished())
 
     def _start_turn(self, event: TurnStarted) -> Turn:
@@ -305,9 +306,11 @@ class SessionGuard:
     def _end_turn(self, turn: Turn, outcome: TurnOutcome) -> None:
         if turn.outcome is not None:
             return
-        if not turn.halt:
-            self._finish_step(turn)
-            self._tell(TurnEnded(outcome))
+        if turn.halt:
+            turn.outcome = "cancelled"
+            return
+        self._finish_step(turn)
+        self._tell(TurnEnded(outcome))
         turn.outcome = outcome
 
     # --- overrides ----------------------------------------------------------------------------------------------------

@@ -52,10 +52,14 @@ class OpenStep:
         position = None if result.id is None else self.by_id.get(result.id)
         return None if position is None else self.calls[position]
 
-    def pair(self, event: ToolResults) -> ToolResults:
-        """The same results, each with the name and key of its call where one of the open calls fits."""
+    def pair(self, event: ToolResults, *, only_unknown: bool = False) -> ToolResults:
+        """The same results, each with the name and key of its call where one of these calls fits.
+
+        With `only_unknown` those that have a key stay as they are.
+        """
         self.has_results = True
-        return ToolResults([self._pair(result) for result in event.results], event.run_id)
+        paired = [result if only_unknown and result.key is not None else self._pair(result) for result in event.results]
+        return ToolResults(paired, event.run_id)
 
     def _pair(self, result: Result) -> Result:
         position = self._position(result)

@@ -62,7 +62,7 @@ _TOKENS = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[\[{]++|[\]}]++', re.DOTALL)
 """Strings, be it without their end, and runs of brackets. What was begun is never looked at again: it is linear."""
 
 _LONG = 4 * 1024 * 1024
-"""In a longer text that nests too deep an `id` is only looked for before what is too deep."""
+"""So far the `id` of a message is looked for that nests too deep."""
 
 _PIECE_BYTES = 1024 * 1024
 
@@ -174,8 +174,7 @@ def _checked(content: Any) -> Message | None:
 def _envelope_of(text: str) -> str:
     """The outermost object with null in place of everything nested, for a text too deep to be parsed whole.
 
-    It ends before what is too deep if `id` and `method` came before. Raises RequestError when they did not and the text
-    is too long to be searched for them.
+    It ends before what is too deep if `id` and `method` came before. Raises RequestError when they do not come soon.
     """
     pieces: list[str] = []
     depth = start = 0
@@ -193,14 +192,13 @@ def _envelope_of(text: str) -> str:
                 pieces.append("null")
                 start = at + depth - 1
             depth -= size
-        if is_first and depth > MAX_NESTING:
+        if at > _LONG or (is_first and depth > MAX_NESTING):
             is_first = False
             head = "".join([*pieces, "null}"])
             if _has_id_and_method(head):
                 return head
-            if len(text) > _LONG:
-                expected = f"Expected at most {MAX_NESTING} levels of nesting, and `id` before what is long and deeper"
-                raise RequestError(INVALID_REQUEST, expected)
+            if at > _LONG:
+                raise RequestError(INVALID_REQUEST, f"Expected at most {MAX_NESTING} levels of nesting")
     return "".join([*pieces, text[start:]]) if depth == 0 else text[:0]
 
 

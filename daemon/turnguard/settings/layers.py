@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("model.maxToolCallsPerTurn", thresholds.DEFAULT_MAX_TOOL_CALLS_PER_TURN, "cap"),
+    Row("model.maxToolCallsPerTurn", None, "cap"),
     Row("model.skipLoopDetection", True, "false"),
     Row("tools.loopDetection.enabled", None, "true"),
     Row("tools.loopDetection.historySize", thresholds.DEFAULT_HISTORY_SIZE, "higher"),
@@ -159,10 +159,11 @@ class Merged:
 
     def in_force(self) -> SettingsInForce:
         """The values as the guards read them. Raises SettingsError when they cannot hold together."""
-        cap, origin = self.held["model.maxToolCallsPerTurn"]
+        cap = self._get("model.maxToolCallsPerTurn")
+        soft_cap = thresholds.DEFAULT_MAX_TOOL_CALLS_PER_TURN if cap is None else cap
         return SettingsInForce(
-            max_tool_calls_per_turn=cap if cap > 0 else None,
-            is_cap_explicit=origin != DEFAULT,
+            max_tool_calls_per_turn=soft_cap if soft_cap > 0 else None,
+            is_cap_explicit=cap is not None,
             skip_loop_detection=self._get("model.skipLoopDetection"),
             turn_guard=self._get("turnguard.turnGuard"),
             repeated_failures=self._get("turnguard.repeatedFailures"),
@@ -241,7 +242,8 @@ def _is_stricter(row: Row, value: Value, held: Value) -> bool:
         case "later":
             return row.words.index(value) > row.words.index(held)
         case "cap":
-            return value > 0 and (held <= 0 or value <= held)
+            limit = thresholds.DEFAULT_MAX_TOOL_CALLS_PER_TURN if held is None else held
+            return value > 0 and (limit <= 0 or value <= limit)
         case "never":
             return False
 
