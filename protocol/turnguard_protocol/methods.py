@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from turnguard_protocol.events import MAX_ITEMS, Event, ToolCalls
+from turnguard_protocol.events import MAX_ITEMS, Event
 from turnguard_protocol.settings import Positive, Settings, SettingsReport
 from turnguard_protocol.verdicts import (
     Answer,
@@ -36,18 +36,10 @@ class OpenSession(Params):
 
 
 class Record(Params):
-    """Tells what happened, in order. At most one `toolCalls` event, and last.
-
-    Raises ValueError when a `toolCalls` event is not the last one.
-    """
+    """Tells what happened, in order. At most one `toolCalls` event, and last."""
 
     session_id: str
     events: Annotated[list[Event], Meta(max_length=MAX_ITEMS)]
-
-    def __post_init__(self) -> None:
-        for index, event in enumerate(self.events[:-1]):
-            if type(event) is ToolCalls:
-                raise ValueError(f"Expected `toolCalls` once and as the last event, got it as event {index}")
 
 
 class PrepareStep(Params):

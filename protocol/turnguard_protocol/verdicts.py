@@ -96,7 +96,7 @@ class AppliedOverride(Answer):
 
 
 class SessionStatus(Answer, kw_only=True):
-    """How a session stands."""
+    """How a session stands. `blind`: guards that have nothing to go by, since the host tells them no outcomes."""
 
     session_id: str
     agent_id: str | UnsetType = UNSET
@@ -108,6 +108,7 @@ class SessionStatus(Answer, kw_only=True):
     last_finding: Finding | UnsetType = UNSET
     overrides: list[AppliedOverride]
     budget_state: str | UnsetType = UNSET
+    blind: list[str] | UnsetType = UNSET
 
 
 class TurnSummary(Answer, kw_only=True):

@@ -13,12 +13,14 @@ from tests.conformance.cases import Case, Mismatch, Op
 from tests.conformance.expand import PlannedCall, calls_of
 from tests.conformance.sessions import LocalSession, OpenSession, Session, play_script
 from turnguard.core.identity import canonical_tool_name
-from turnguard.core.thresholds import CONCURRENT_AGENT_CALLS
 from turnguard_protocol.events import Event, Result, StepFinished, ToolCalls, ToolResults, TurnStarted
 from turnguard_protocol.verdicts import Action, Totals, Verdict
 
 AGENT = "agent"
 """The tool whose calls run at the same time."""
+
+CONCURRENT_AGENT_CALLS = 10
+"""Sub-agent calls next to each other that Qwen Code's daemon runs at the same time."""
 
 
 def play(case: Case) -> Iterator[Mismatch]:

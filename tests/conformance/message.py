@@ -29,11 +29,11 @@ def play(case: Case) -> Iterator[Mismatch]:
 def _answer(op: Op) -> Any:
     match op["op"]:
         case "headless":
-            return messages.user_message(_finding(Action.HALT, op["loop"] or ""), in_force(), TOTALS)
+            return messages.user_message([_finding(Action.HALT, op["loop"] or "")], in_force(), TOTALS)
         case "daemon_error":
             return messages.daemon_error(op["loop"])
         case "daemon_text":
-            return messages.model_message(_finding(*MODEL_TEXTS[op["name"]]), in_force(), TOTALS)
+            return messages.model_message([_finding(*MODEL_TEXTS[op["name"]])], in_force(), TOTALS)
         case unknown:
             raise ValueError(f"unknown op {unknown!r}")
 

@@ -55,7 +55,7 @@ UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 LEADS = {
     Action.HALT: ("Stopped", "The turn was stopped: "),
-    Action.BLOCK: ("Refused: ", "This call was refused: "),
+    Action.BLOCK: ("Refused: ", "Refused: "),
     Action.RESTRICT: ("Limited: ", "Note: "),
     Action.WARN: ("Warning: ", ""),
 }
@@ -255,22 +255,22 @@ def test_what_is_past_the_limit_but_only_warned_of_is_no_halt() -> None:
 
 def test_a_finding_of_another_version_is_told_in_words_that_are_true_of_all() -> None:
     unknown = Finding(guard="later", action=Action.HALT, loop_type="later", count=3, threshold=2)
-    person = user_message(unknown, in_force(), Totals(3, 1, 1, 3))
-    model = model_message(unknown, in_force(), Totals(3, 1, 1, 3))
+    person = user_message([unknown], in_force(), Totals(3, 1, 1, 3))
+    model = model_message([unknown], in_force(), Totals(3, 1, 1, 3))
     assert person == "Stopped: the turn repeated itself. No setting governs this check. You can continue once."
     assert model.startswith("The turn was stopped: the turn repeated itself. ")
 
 
 def test_a_finding_that_asks_for_nothing_is_only_seen() -> None:
     seen = Finding(guard="later", action=Action.ALLOW, loop_type="later", count=3, threshold=2)
-    assert user_message(seen, in_force(), Totals(3, 1, 1, 3)) == "Seen: the turn repeated itself."
+    assert user_message([seen], in_force(), Totals(3, 1, 1, 3)) == "Seen: the turn repeated itself."
 
 
 def test_calls_without_a_name_are_told_as_such() -> None:
     nameless = session(model={"skipLoopDetection": False}).record([same(6, None)])  # pyright: ignore[reportArgumentType]
     assert "a tool without a name was called 6 times" in str(nameless.user_message)
     pair = Finding(guard="turn", action=Action.HALT, loop_type="ping_pong", count=3, threshold=2)
-    told = user_message(pair, in_force(), Totals(3, 1, 1, 3))
+    told = user_message([pair], in_force(), Totals(3, 1, 1, 3))
     assert "two calls, of a tool without a name and of another tool" in told
 
 
@@ -335,8 +335,8 @@ def test_no_message_can_be_steered_whatever_the_finding(
     )
     settings, totals = in_force(turnguard={"shadow": shadow}), Totals(3, 1, 1, 3)
     for message in (
-        user_message(finding, settings, totals, Standing(6, 5, 1)),
-        model_message(finding, settings, totals),
+        user_message([finding], settings, totals, Standing(6, 5, 1)),
+        model_message([finding], settings, totals),
     ):
         assert {unicodedata.category(character) for character in message}.isdisjoint(UNSAFE)
         assert len(message) < 800

@@ -219,3 +219,100 @@ def test_what_the_settings_make_stricter_is_told_as_new() -> None:
     guarded.configure(in_force(turnguard={"progress": {"action": "halt"}}))
     assert repeat()
     assert guarded.status().state == "halted"
+
+
+def test_switched_on_again_the_steps_are_counted_from_nothing_too() -> None:
+    guarded = session(turnguard={"maxStepsPerTurn": 2})
+    for number in range(3):
+        guarded.record([distinct(1, number)])
+    assert guarded.status().state == "halted"
+    guarded.override("disable")
+    guarded.override("enable")
+    assert guarded.record([distinct(1, 5)]).action is Action.ALLOW
+
+
+SHIELD = {"enabled": True, "maxConsecutiveTools": 2}
+
+
+def test_a_budget_that_words_have_freed_in_the_same_record_limits_nothing() -> None:
+    guarded = session(loopShield=SHIELD)
+    guarded.record([distinct(2)])
+    answers = results(Result(name="read_file", args=raw({"n": 0})))
+    verdict = guarded.record([answers, Text("words"), StepFinished()])
+    assert verdict.action is Action.WARN
+    assert guarded.prepare_step().tool_choice == "auto"
+
+
+def test_one_trip_is_told_once_though_a_batch_follows() -> None:
+    guarded = session(loopShield=SHIELD)
+    guarded.record([distinct(2)])
+    assert guarded.prepare_step().tool_choice == "none"
+    verdict = guarded.record([distinct(1, 5)])
+    assert [(each.loop_type, each.fresh) for each in verdict.findings] == [("tool_call_budget", True)]
+
+
+def test_the_model_hears_of_every_reason_why_calls_of_a_batch_were_refused() -> None:
+    small = {"enabled": True, "warningThreshold": 1, "criticalThreshold": 2, "detectors": {"pingPong": False}}
+    guarded = session(tools={"loopDetection": small})
+    for number in range(2):
+        guarded.record([calls(call("q", {}, f"q{number}"), call("rr", {"n": number}, f"r{number}"))])
+        answered = [Result(f"{name}{number}", output=raw("same")) for name in "qr"]
+        guarded.record([results(*answered)])
+    verdict = guarded.record([calls(call("q", {}, "q2"), call("rr", {"n": 0}, "r0"), call("ok"))])
+    assert verdict.admitted == [2]
+    assert '"q" was called' in str(verdict.model_message)
+    assert '"rr" that was already answered' in str(verdict.model_message)
+
+
+def test_a_name_cannot_end_its_quotation() -> None:
+    name = 'x" is fine. Setting: foo.bar. "y'
+    message = str(session(model={"skipLoopDetection": False}).record([same(6, name)]).user_message)
+    assert message.count('"') == 2
+
+
+def test_a_turn_that_was_blocked_too_often_says_why_the_last_time() -> None:
+    small = {"enabled": True, "warningThreshold": 1, "criticalThreshold": 2}
+    guarded = session(tools={"loopDetection": small}, turnguard={"maxBlocksPerTurn": 1})
+    for number in range(2):
+        guarded.record([calls(call("q", {}, f"q{number}"))])
+        guarded.record([results(Result(f"q{number}", output=raw("same")))])
+    message = str(guarded.record([calls(call("q", {}, "q2"))]).user_message)
+    assert 'Last time: "q" was called 2 times with the same arguments.' in message
+    assert message.count("Setting:") == 1
+
+
+def test_a_host_that_tells_no_outcomes_is_told_which_guard_is_blind() -> None:
+    guarded = session()
+    for number in range(3):
+        guarded.record([distinct(1, number), StepFinished()][:1])
+        guarded.record([StepFinished()])
+    assert guarded.status().blind == ["progress"]
+    guarded.record([distinct(1, 9)])
+    guarded.record([results(Result(name="read_file", args=raw({"n": 9}), output=raw("x"))), StepFinished()])
+    assert guarded.status().blind is msgspec.UNSET
+
+
+def test_the_last_finding_is_the_last_however_many_there_were() -> None:
+    small = {"enabled": True, "warningThreshold": 1, "criticalThreshold": 2}
+    guarded = session(
+        model={"maxToolCallsPerTurn": 0},
+        tools={"loopDetection": small},
+        turnguard={"maxBlocksPerTurn": 0, "progress": {"action": "off"}},
+    )
+    for name, times in (("x", MAX_LISTED_FINDINGS + 20), ("y", 3)):
+        for number in range(times):
+            guarded.record([calls(call(name, {}, f"{name}{number}"))])
+            guarded.record([results(Result(f"{name}{number}", output=raw("same")))])
+    last = guarded.status().last_finding
+    assert isinstance(last, msgspec.Struct)
+    assert last.tool == "y"
+
+
+def test_a_second_continue_once_forgives_nothing_more() -> None:
+    guarded = session(model={"maxToolCallsPerTurn": 3, "skipLoopDetection": False})
+    guarded.record([same(3)])
+    guarded.record([distinct(1)])
+    guarded.override("continueOnce")
+    cap = guarded.status().cap.value
+    guarded.override("continueOnce")
+    assert guarded.status().cap.value == cap

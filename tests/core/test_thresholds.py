@@ -34,7 +34,6 @@ NUMBERS: dict[str, float] = {
     "INVALID_TOOL_PARAMS_THRESHOLD": 3,
     "REPEATED_FAILURE_MIN_FAILURES": 8,
     "REPEATED_FAILURE_MIN_BATCHES": 2,
-    "CONCURRENT_AGENT_CALLS": 10,
 }
 
 THRESHOLDS = {name: value for name, value in vars(thresholds).items() if name.isupper()}

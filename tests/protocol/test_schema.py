@@ -135,7 +135,6 @@ MODEL = '{"settings":{"model":{"%s":%s}}}'
         (Record, RECORD % RESULTS % '{"outcome":"o","output":1}', "not both - at `$.events[0].results[0]`"),
         (Record, RECORD % RESULTS % '{"ok":"yes"}', "got `str` - at `$.events[0].results[0].ok`"),
         (Record, RECORD % '{"type":"nope"}', "Invalid value 'nope' - at `$.events[0].type`"),
-        (Record, RECORD % (CALLS % '{"name":"b"}' + ',{"type":"turnEnded"}'), "last event, got it as event 0"),
         (Record, '{"events":[]}', "missing required field `sessionId`"),
         (OpenSession, MODEL % ("maxToolCallsPerTurn", '"100"'), "at `$.settings.model.maxToolCallsPerTurn`"),
         (OpenSession, MODEL % ("maxToolCallsPerTurn", "1.5"), "at `$.settings.model.maxToolCallsPerTurn`"),

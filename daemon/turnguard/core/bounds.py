@@ -47,3 +47,6 @@ MAX_REMEMBERED_NAME = 100
 
 MAX_REMEMBERED_NAMES = 1_024
 """Tools' names of which is remembered what follows from them."""
+
+MAX_TOLD_REASONS = 3
+"""Reasons why calls of a batch were refused that the model reads."""

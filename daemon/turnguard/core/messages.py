@@ -6,10 +6,12 @@ says what happened and what to do instead, and never names a setting. Both are t
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET
 
+from turnguard.core.bounds import MAX_TOLD_REASONS
 from turnguard.core.progress import Standing
 from turnguard.core.thresholds import PROGRESS_HALT, PROGRESS_WINDOW, READ_FILE_LOOP_WINDOW
 from turnguard.core.turn.cap import CapReason
@@ -19,6 +21,10 @@ from turnguard_protocol.verdicts import Action, Finding, Totals
 CAP = "turn_tool_call_cap"
 PROGRESS = "no_new_evidence"
 BUDGET = "tool_call_budget"
+MAX_BLOCKS = "max_blocks_per_turn"
+
+QUOTE = '"'
+"""Encloses names; inside one it could end it and let the rest pass for words of ours."""
 
 MAX_NAME_LENGTH = 60
 """Characters of a tool's name that a message shows."""
@@ -131,7 +137,7 @@ def shown_name(name: str) -> str:
     shown = "".join(character for character in name if unicodedata.category(character) not in UNSHOWN_CATEGORIES)
     if len(shown) > MAX_NAME_LENGTH:
         shown = shown[: MAX_NAME_LENGTH - 1] + "…"
-    return f'"{shown}"'
+    return QUOTE + shown.replace(QUOTE, "'") + QUOTE
 
 
 def what_happened(finding: Finding, totals: Totals) -> str:
@@ -156,9 +162,19 @@ def repetition(finding: Finding, totals: Totals) -> str:
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def user_message(finding: Finding, settings: SettingsInForce, totals: Totals, standing: Standing | None = None) -> str:
-    """What a person reads of a finding of warn or worse. `standing`: that of the progress guard, where it runs."""
+def user_message(
+    findings: Sequence[Finding], settings: SettingsInForce, totals: Totals, standing: Standing | None = None
+) -> str:
+    """What a person reads of findings of which the first, the strictest, is of warn or worse.
+
+    `standing`: that of the progress guard, where it runs.
+    """
+    finding = findings[0]
     message = _user_message(finding, settings, totals, standing)
+    blocked = next((each for each in findings if each.action is Action.BLOCK), None)
+    if finding.loop_type == MAX_BLOCKS and blocked is not None:
+        fact = what_happened(blocked, totals)
+        message = f"{message} Last time: {fact}."
     return f"{SHADOW} {message}" if settings.shadow else message
 
 
@@ -215,15 +231,25 @@ def _progress_fact(finding: Finding, fact: str, standing: Standing, settings: Se
 # --- for the model ----------------------------------------------------------------------------------------------------
 
 
-def model_message(finding: Finding, settings: SettingsInForce, totals: Totals) -> str:
-    """What the model reads of a finding of warn or worse, with its next request."""
+def model_message(findings: Sequence[Finding], settings: SettingsInForce, totals: Totals) -> str:
+    """What the model reads, with its next request, of findings of which the first is of warn or worse.
+
+    Where calls were refused for several reasons it reads all of them, for each call is answered with the same words.
+    """
+    if findings[0].action is not Action.BLOCK:
+        return _model_message(findings[0], settings, totals)
+    blocked = [_model_message(finding, settings, totals) for finding in findings if finding.action is Action.BLOCK]
+    return " ".join(list(dict.fromkeys(blocked))[:MAX_TOLD_REASONS])
+
+
+def _model_message(finding: Finding, settings: SettingsInForce, totals: Totals) -> str:
     fact, reason = what_happened(finding, totals), str(finding.reason)
     if finding.action is Action.HALT:
         advice = STOPPED_WORDS_ADVICE if finding.loop_type in WORDS else STOPPED_ADVICE
         return f"The turn was stopped: {fact}. {advice}"
     if finding.action is Action.BLOCK:
         advice = REFUSED_ADVICE.get(reason) or REFUSED_ADVICE.get(finding.loop_type, REFUSED_OTHERWISE)
-        return f"This call was refused: {fact}. {advice}"
+        return f"Refused: {fact}. {advice}"
     if finding.action is Action.RESTRICT:
         return f"Note: {fact}. {RESTRICTED_ADVICE.get(reason, WARNED_OTHERWISE)}"
     closing = f"; {LAST_CHANCE}" if finding.loop_type == PROGRESS and settings.progress == "halt" else ""

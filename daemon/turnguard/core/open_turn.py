@@ -102,7 +102,9 @@ class Turn:
         """Lists what is new among these, as far as the list goes."""
         told = [finding for finding in found if finding.fresh]
         if told:
-            self.findings = [*self.findings, *told][:MAX_LISTED_FINDINGS]
+            self.findings = [*self.findings, *told]
+        if len(self.findings) > MAX_LISTED_FINDINGS:  # the first ones, and the last
+            self.findings = [*self.findings[: MAX_LISTED_FINDINGS - 1], self.findings[-1]]
 
     def note_override(self, action: OverrideAction, raised: int) -> None:
         """Lists an override; raises of the cap are one, by all their calls."""

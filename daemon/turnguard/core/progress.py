@@ -38,6 +38,7 @@ from turnguard.core.thresholds import (
     PROGRESS_NEW,
     PROGRESS_POLL,
     PROGRESS_WARN,
+    PROGRESS_WARNINGS_TOLD,
     PROGRESS_WINDOW,
 )
 from turnguard.core.turn.counter import counted
@@ -331,11 +332,12 @@ class OpenStep:
 class ProgressGuard(Guard):
     """`Progress` in the shape of a guard: it gathers the calls of a step with their results, and judges at its end.
 
-    With the action `warn` a halt is told as a warning; `is_halt_told`: that was said in this episode. `progress` and
+    With the action `warn` a halt is told as a warning; `is_halt_told`: that was said in this episode. `warnings`: those
+    of the turn so far; later ones than the first two are for the model, and are nothing new to people. `progress` and
     `step` are None until there is something to hold, so that a host without results pays nothing.
     """
 
-    __slots__ = ("is_halt_told", "progress", "step")
+    __slots__ = ("is_halt_told", "progress", "step", "warnings")
 
     name = "progress"
     needs = Needs(progress=True)
@@ -348,6 +350,7 @@ class ProgressGuard(Guard):
         self.progress: Progress | None = None
         self.step: OpenStep | None = None
         self.is_halt_told = False
+        self.warnings = 0
 
     def commit(self, batch: Batch, admitted: Sequence[int]) -> None:
         """Opens the calls that run; refused ones are not part of the step."""
@@ -375,6 +378,7 @@ class ProgressGuard(Guard):
 
     def forgive(self, finding: Finding) -> None:
         """Forgets what the turn has seen, and with it the points."""
+        self.warnings = 0
         if self.progress is not None:
             self.progress.forgive()
 
@@ -392,13 +396,14 @@ class ProgressGuard(Guard):
             "progress": None if self.progress is None else self.progress.snapshot(),
             "step": None if self.step is None else self.step.snapshot(),
             "isHaltTold": self.is_halt_told,
+            "warnings": self.warnings,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes a state that `snapshot` gave."""
         self.progress = None if state["progress"] is None else Progress.restored(state["progress"])
         self.step = None if state["step"] is None else OpenStep.restored(state["step"])
-        self.is_halt_told = state["isHaltTold"]
+        self.is_halt_told, self.warnings = state["isHaltTold"], state["warnings"]
 
     def _gather(self, event: ToolResults) -> None:
         if self.step is not None:
@@ -417,7 +422,8 @@ class ProgressGuard(Guard):
 
     def _finding(self, trouble: Trouble) -> Finding:
         is_halt = trouble.is_halt and self.settings.progress == "halt"
-        fresh = is_halt or not (trouble.is_halt and self.is_halt_told)
+        fresh = is_halt or (not (trouble.is_halt and self.is_halt_told) and self.warnings < PROGRESS_WARNINGS_TOLD)
+        self.warnings += not is_halt
         self.is_halt_told |= trouble.is_halt
         return Finding(
             guard=self.name,

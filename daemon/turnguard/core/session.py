@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from turnguard.core.bounds import MAX_LISTED_FINDINGS
+from turnguard.core.budget.guard import EXHAUSTED
 from turnguard.core.guard import Batch, InvalidEventError, Seal
 from turnguard.core.identify import CallOf, identify, nobody
 from turnguard.core.limits import SESSION
@@ -173,6 +174,7 @@ class SessionGuard:
             last_finding=UNSET if turn is None else turn.last_finding(),
             overrides=overrides,
             budget_state=UNSET if budget_state is None else budget_state,
+            blind=self._stack.blind() or UNSET,
         )
 
     # --- events -------------------------------------------------------------------------------------------------------
@@ -323,6 +325,8 @@ class SessionGuard:
         if self._turn is not None:
             self._turn.halt = self._turn.held = self._turn.refusals = ()
             self._turn.limits = None
+            if not off:
+                self._turn.steps = 0
         if not off:
             self._stack = self._stack.restarted(self._settings, self._turn and self._turn.started())
 
@@ -362,15 +366,16 @@ class SessionGuard:
         verdict = Verdict(action=action, turn_id=turn.turn_id, findings=findings, admitted=admitted, totals=totals)
         if findings and findings[0].action is not Action.ALLOW:
             standing = self._stack.standing()
-            verdict.user_message = user_message(findings[0], self._settings, totals, standing)
+            verdict.user_message = user_message(findings, self._settings, totals, standing)
             if not self._settings.shadow:
-                verdict.model_message = model_message(findings[0], self._settings, totals)
+                verdict.model_message = model_message(findings, self._settings, totals)
         return verdict
 
     def _answer(self, turn: Turn, found: list[Finding]) -> list[Finding]:
         """The findings to answer, strictest first; a halt among them is kept to be repeated."""
         if turn.halt and not halts(found):
             return list(turn.halt)
+        found = self._still_true(found)
         found.sort(key=lambda finding: STRICTNESS[finding.action], reverse=True)
         del found[MAX_LISTED_FINDINGS:]
         if self._settings.shadow:
@@ -381,6 +386,16 @@ class SessionGuard:
         if halts(found) and not self._settings.shadow:
             turn.halt = [msgspec.structs.replace(finding, fresh=False) for finding in found]
         return found
+
+    def _still_true(self, found: Sequence[Finding]) -> list[Finding]:
+        """The findings of a record without repetitions of each other; a budget that is free again limits nothing."""
+        shield = self._stack.shield
+        is_free = shield is None or shield.next_step()[0] == "auto"
+        for finding in found:
+            if finding.action is Action.RESTRICT and finding.reason == EXHAUSTED and is_free:
+                finding.action = Action.WARN
+        fresh = [finding for finding in found if finding.fresh]
+        return [each for each in found if each.fresh or msgspec.structs.replace(each, fresh=True) not in fresh]
 
     def _state(self) -> SessionState:
         if self._is_disabled:

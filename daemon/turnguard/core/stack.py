@@ -131,6 +131,10 @@ class GuardStack:
             if guard.name == finding.guard:
                 guard.forgive(finding)
 
+    def blind(self) -> list[str]:
+        """The guards that have nothing to go by."""
+        return [guard.name for guard in self.guards if isinstance(guard, ProgressGuard) and guard.is_blind()]
+
     def standing(self) -> Standing | None:
         """Where the turn stands with the progress guard, None while that is off."""
         return next((guard.standing() for guard in self.guards if isinstance(guard, ProgressGuard)), None)

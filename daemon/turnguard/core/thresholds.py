@@ -76,9 +76,6 @@ REPEATED_FAILURE_MIN_FAILURES = 8
 REPEATED_FAILURE_MIN_BATCHES = 2
 """Batches those failures must be spread over."""
 
-CONCURRENT_AGENT_CALLS = 10
-"""Sub-agent calls next to each other that Qwen Code's daemon runs at the same time."""
-
 # --- OpenClaw 2026.7.1 ------------------------------------------------------------------------------------------------
 # The defaults are those of its page on loop detection; how often a warning is told is in its published code.
 
@@ -126,6 +123,9 @@ PROGRESS_POLL = 0.25
 
 PROGRESS_WARN = 3
 """Points at which the model is warned."""
+
+PROGRESS_WARNINGS_TOLD = 2
+"""Warnings of the progress guard in a turn that are told to people as something new."""
 
 PROGRESS_HALT = 6
 """Points at which a turn is stopped that was warned before."""

@@ -19,6 +19,7 @@ from turnguard.core.guard import Seal
 from turnguard.core.session import EventError, SessionGuard, StaleTurnError
 from turnguard.service.errors import REQUEST_FAILED, STALE_TURN, UNKNOWN_SESSION, RequestError, invalid_params
 from turnguard.settings.layers import CLIENT, SESSION, Layer, Merged, SettingsError
+from turnguard_protocol.events import ToolCalls
 from turnguard_protocol.methods import (
     CloseSession,
     DidDetectLoop,
@@ -158,6 +159,9 @@ class Sessions:
     def record(self, params: Record) -> Verdict:
         """`turnguard/record`."""
         session = self._session(params.session_id)
+        for index, event in enumerate(params.events[:-1]):
+            if type(event) is ToolCalls:
+                raise invalid_params(f"$.events[{index}]", "Expected `toolCalls` once and as the last event")
         try:
             verdict = session.guard.record(params.events)
         except EventError as error:
