@@ -216,7 +216,7 @@ def test_a_raised_cap_is_not_said_to_be_set() -> None:
     guard.record([distinct(6)])
     guard.override("raiseCap", calls=3)
     message = str(guard.record([distinct(9)]).user_message)
-    assert "it was raised to 8 for this turn" in message
+    assert "for this turn it was 8" in message
     assert "maxToolCallsPerTurn is" not in message
 
 

@@ -543,7 +543,7 @@ def test_raise_cap_adds_what_is_asked_for_and_the_refused_batch_does_not_count()
     assert guarded.record([distinct(5)]).action is Action.ALLOW
     verdict = guarded.record([distinct(1, 5)])
     assert (verdict.action, verdict.findings[0].threshold) == (Action.HALT, 5)
-    assert "raised to 5" in str(verdict.user_message)
+    assert "for this turn it was 5" in str(verdict.user_message)
 
 
 def test_raise_cap_adds_the_caps_own_value_by_default_and_holds_for_the_turn() -> None:

@@ -316,3 +316,61 @@ def test_a_second_continue_once_forgives_nothing_more() -> None:
     cap = guarded.status().cap.value
     guarded.override("continueOnce")
     assert guarded.status().cap.value == cap
+
+
+def test_a_response_that_comes_again_is_no_step_more_and_its_dead_calls_get_no_results() -> None:
+    guarded = session(turnguard={"maxStepsPerTurn": 2})
+    for number in range(5):
+        assert guarded.record([calls(call("t", {"n": number}, "c1"))]).action is Action.ALLOW
+        guarded.record([Retry()])
+    assert guarded.record([calls(call("t", {"n": 9}, "c1"))]).admitted == [0]
+    verdict = guarded.record([results(Result("c1", output=raw("x")))])
+    assert (verdict.admitted, verdict.totals.steps) == ([], 1)
+
+
+def test_steps_are_never_fewer_than_were_taken() -> None:
+    guarded = session(model={"maxToolCallsPerTurn": 3})
+    guarded.record([calls(*(call("t", {"n": n}, f"i{n}") for n in range(3)))])
+    guarded.record([distinct(1, 9)])
+    guarded.override("disable")
+    guarded.override("enable")
+    guarded.record([results(*(Result(f"i{n}", error_type="invalid_params") for n in range(3)))])
+    guarded.override("continueOnce")
+    assert guarded.status().totals.steps >= 0
+
+
+def test_the_words_of_a_halt_stay_true_under_other_settings() -> None:
+    guarded = session(model={"maxToolCallsPerTurn": 3})
+    guarded.record([distinct(4)])
+    guarded.configure(in_force(model={"maxToolCallsPerTurn": 10}))
+    assert "raised" not in str(guarded.record([]).user_message)
+
+
+def test_a_budget_that_is_gone_limits_nothing() -> None:
+    states = {"states": {"A": ["a"], "F": ["f"]}, "fallbackState": "F"}
+    guarded = session(loopShield={**SHIELD, **states})
+    guarded.record([distinct(2)])
+    guarded.prepare_step()
+    guarded.configure(in_force())
+    assert guarded.record([Text("x")]).action is Action.WARN
+
+
+def test_the_cap_that_holds_is_the_one_that_is_raised() -> None:
+    guarded = session()
+    guarded.record([distinct(100)])
+    guarded.record([same(6)])
+    guarded.configure(in_force(model={"maxToolCallsPerTurn": 104}))
+    guarded.override("raiseCap", calls=50)
+    assert guarded.status().cap.value == 154
+    assert guarded.record([same(6)]).action is Action.ALLOW
+
+
+def test_a_cap_stays_a_number_that_every_client_can_read() -> None:
+    guarded = session(model={"maxToolCallsPerTurn": 3})
+    guarded.record([distinct(1)])
+    for _ in range(5):
+        guarded.override("raiseCap", calls=2**53 - 1)
+    status = guarded.status()
+    assert status.cap.value is not None
+    assert status.cap.value < 2**53
+    assert all(isinstance(each.calls, int) and each.calls < 2**53 for each in status.overrides)

@@ -208,8 +208,8 @@ def cap_fact(finding: Finding, settings: SettingsInForce, totals: Totals) -> str
     """Which part of the cap it was this time, and on what evidence."""
     limit = finding.threshold
     if finding.reason == CapReason.EXPLICIT_CAP:
-        is_raised = limit != settings.max_tool_calls_per_turn
-        how = f"it was raised to {limit} for this turn" if is_raised else f"model.maxToolCallsPerTurn is {limit}"
+        is_as_set = limit == settings.max_tool_calls_per_turn
+        how = f"model.maxToolCallsPerTurn is {limit}" if is_as_set else f"for this turn it was {limit}"
         return f"Here it was the cap that was set: {how}."
     if finding.reason == CapReason.BACKSTOP:
         return f"Here it was the limit that holds for every turn while none is set: {limit} calls, repeated or not."

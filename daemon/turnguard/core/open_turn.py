@@ -10,6 +10,7 @@ from turnguard.core.bounds import MAX_LISTED_FINDINGS
 from turnguard.core.limits import TurnLimits
 from turnguard.core.step import OpenStep
 from turnguard_protocol.events import Call, Result, ToolResults, TurnOutcome, TurnStarted
+from turnguard_protocol.settings import MAX_SAFE_INTEGER
 from turnguard_protocol.verdicts import Action, AppliedOverride, Finding, OverrideAction, Totals, TurnSummary
 
 
@@ -110,8 +111,25 @@ class Turn:
         """Lists an override; raises of the cap are one, by all their calls."""
         before: dict[OverrideAction, int | UnsetType] = {each.action: each.calls for each in self.overrides}
         calls_before = before.get(action, UNSET)
-        before[action] = raised + (0 if calls_before is UNSET else calls_before) or UNSET
+        raised += 0 if calls_before is UNSET else calls_before
+        before[action] = min(raised, MAX_SAFE_INTEGER) or UNSET
         self.overrides = [AppliedOverride(each, calls) for each, calls in before.items()]
+
+    def abandon_response(self) -> None:
+        """The response comes again: its calls that have no result never ran, and it is no step more."""
+        if self.step is None:
+            return
+        if self.step.has_results:
+            self.step.abandon()
+        else:
+            self.step = None
+            self.steps -= 1
+
+    def lift(self) -> None:
+        """Lifts the halt, with nothing forgiven."""
+        self.halt = self.held = self.refusals = ()
+        if self.step is not None:
+            self.step.is_refused = False
 
     def go_on(self) -> None:
         """Lifts the halt; a batch that was refused with it is as if it had not come."""

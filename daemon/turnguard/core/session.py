@@ -22,6 +22,8 @@ from turnguard.core.turn.cap import CapReason
 from turnguard.core.turn.turn_guard import TURN_TOOL_CALL_CAP
 from turnguard_protocol.events import (
     Event,
+    Fallback,
+    Retry,
     StateChanged,
     StepFinished,
     Text,
@@ -92,8 +94,8 @@ class SessionGuard:
         """Puts other settings in force from the next event on; guards that stay keep their counts."""
         self._settings = settings
         self._stack = self._stack.configured(settings, self._turn and self._turn.started())
-        if settings.shadow and self._turn is not None:
-            self._turn.halt = ()
+        if settings.shadow and self._turn is not None and self._turn.halt:
+            self._turn.lift()
 
     def record(self, events: Sequence[Event]) -> Verdict:
         """Applies events in order and answers one verdict over all of them.
@@ -242,6 +244,8 @@ class SessionGuard:
         else:
             if type(event) is ToolResults:
                 event = turn.pair(event)
+            elif kind is Retry or kind is Fallback:
+                turn.abandon_response()
             found += self._tell(event)
 
     def _judge(self, turn: Turn, event: ToolCalls, found: list[Finding]) -> None:
@@ -323,7 +327,7 @@ class SessionGuard:
             return
         self._is_disabled = off
         if self._turn is not None:
-            self._turn.halt = self._turn.held = self._turn.refusals = ()
+            self._turn.lift()
             self._turn.limits = None
             if not off:
                 self._turn.steps = 0
@@ -342,7 +346,8 @@ class SessionGuard:
         reason = CapReason.EXPLICIT_CAP if self._settings.is_cap_explicit else CapReason.STUCK
         for finding in turn.refusals:
             if finding.loop_type == TURN_TOOL_CALL_CAP and raised:
-                reason = CapReason(str(finding.reason))
+                if not self._settings.is_cap_explicit and finding.reason != CapReason.EXPLICIT_CAP:
+                    reason = CapReason(str(finding.reason))
                 turn_guard.take_back_refused()
             elif finding.guard == SESSION:
                 turn.limit().forgive(finding)
@@ -392,7 +397,7 @@ class SessionGuard:
         shield = self._stack.shield
         is_free = shield is None or shield.next_step()[0] == "auto"
         for finding in found:
-            if finding.action is Action.RESTRICT and finding.reason == EXHAUSTED and is_free:
+            if finding.action is Action.RESTRICT and (shield is None or (finding.reason == EXHAUSTED and is_free)):
                 finding.action = Action.WARN
         fresh = [finding for finding in found if finding.fresh]
         return [each for each in found if each.fresh or msgspec.structs.replace(each, fresh=True) not in fresh]

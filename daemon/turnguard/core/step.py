@@ -40,6 +40,11 @@ class OpenStep:
         for index in admitted:
             self._await(start + index)
 
+    def abandon(self) -> None:
+        """The calls that have no result never ran; a result under one of their ids belongs to a later call."""
+        self.by_id = {call_id: place for call_id, place in self.by_id.items() if place not in self.waiting}
+        self.waiting, self.by_call = {}, None
+
     def may_start(self) -> list[int]:
         """The indexes of the last batch whose calls were admitted and have no result yet."""
         start = self.batch_start

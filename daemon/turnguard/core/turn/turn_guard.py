@@ -11,8 +11,11 @@ from turnguard.core.thresholds import GLOBAL_DUPLICATE_THRESHOLD
 from turnguard.core.turn.cap import CapReason, Raises, cap_reason, limit_of
 from turnguard.core.turn.counter import CountedKey, KeyCounter, counted, read_key, write_key
 from turnguard_protocol.events import Call, Keys
-from turnguard_protocol.settings import SettingsInForce
+from turnguard_protocol.settings import MAX_SAFE_INTEGER, SettingsInForce
 from turnguard_protocol.verdicts import Action, Cap, Finding
+
+MAX_RAISE = MAX_SAFE_INTEGER // 2
+"""Calls by which a cap can be raised in all, so that it stays a number that every client can read."""
 
 TURN_TOOL_CALL_CAP = "turn_tool_call_cap"
 GLOBAL_TOOL_CALL_DUPLICATE = "global_tool_call_duplicate"
@@ -108,7 +111,8 @@ class TurnGuard(Guard):
     def raise_cap(self, reason: CapReason, calls: int) -> None:
         """Moves one part of the cap up by `calls`, for this turn."""
         raises = self.raises or Raises()
-        self.raises = msgspec.structs.replace(raises, **{reason.value: getattr(raises, reason.value) + calls})
+        raised = min(getattr(raises, reason.value) + calls, MAX_RAISE)
+        self.raises = msgspec.structs.replace(raises, **{reason.value: raised})
 
     def take_back_refused(self) -> None:
         """Uncounts the batch that tripped the guard, since it never ran."""
