@@ -401,10 +401,10 @@ class AloneStack(GuardStack):
         self.refused: frozenset[int] = frozenset()
 
     def check(self, batch: Batch) -> Ruling:
-        """What the one guard says; but it is not asked to refuse anything by itself."""
+        """What the one guard says; but what is refused is what the whole stack refused."""
         ruling = self.guards[0].check(batch)
         self.refused = ruling.refused
-        return Ruling(ruling.findings)
+        return Ruling(ruling.findings, frozenset(range(len(batch.calls))) - frozenset(self.admitted))
 
     def commit(self, batch: Batch, admitted: Sequence[int]) -> None:
         """Marks as refused what the whole stack refused."""
