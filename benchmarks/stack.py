@@ -23,7 +23,7 @@ from msgspec import Raw
 
 from benchmarks.key import base_document, numbered
 from turnguard.core.session import SessionGuard
-from turnguard.settings.layers import Layer, Merged
+from turnguard.settings.layers import Layer, Merged, values_of
 from turnguard_protocol.events import Call, Result, StepFinished, ToolCalls, ToolResults, TurnStarted
 from turnguard_protocol.settings import Settings, SettingsInForce
 
@@ -36,7 +36,7 @@ SESSIONS = 500
 def in_force(**sections: Any) -> SettingsInForce:
     """The settings that hold when a client sent these and switched the cap off."""
     given = {"model": {"maxToolCallsPerTurn": 0}, **sections}
-    return Merged([Layer("client", msgspec.convert(given, Settings))]).in_force()
+    return Merged([Layer("client", values_of(msgspec.convert(given, Settings)))]).in_force()
 
 
 ALONE = msgspec.structs.replace(

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from turnguard.core.session import SessionGuard
-from turnguard.settings.layers import Layer, Merged
+from turnguard.settings.layers import Layer, Merged, values_of
 from turnguard_protocol.events import Call, Result, ToolCalls, ToolResults
 from turnguard_protocol.settings import Settings, SettingsInForce
 
@@ -43,7 +43,7 @@ def results(*outcomes: Result) -> ToolResults:
 
 def in_force(**sections: dict[str, Any]) -> SettingsInForce:
     """The settings that hold when a client sent these: `in_force(model={"maxToolCallsPerTurn": 5})`."""
-    return Merged([Layer("client", msgspec.convert(sections, Settings))]).in_force()
+    return Merged([Layer("client", values_of(msgspec.convert(sections, Settings)))]).in_force()
 
 
 def session(**sections: dict[str, Any]) -> SessionGuard:

@@ -1,12 +1,28 @@
 """How hypothesis runs: the same examples every time, and no deadlines, since machines are shared.
 
-`HYPOTHESIS_PROFILE=explore` looks for new examples.
+`HYPOTHESIS_PROFILE=explore` looks for new examples. No test, and no process that one starts, sees the settings, the
+state or the variables of whoever runs it.
 """
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from turnguard.settings.table import ENVIRONMENT_PREFIX
 
 settings.register_profile("steady", deadline=None, database=None, derandomize=True)
 settings.register_profile("explore", deadline=None, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _somebody_new(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A home that is empty."""
+    home: Path = tmp_path_factory.mktemp("home")
+    os.environ["HOME"] = os.environ["USERPROFILE"] = str(home)
+    for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        os.environ.pop(variable, None)
+    for variable in [name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)]:
+        del os.environ[variable]

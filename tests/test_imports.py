@@ -1,4 +1,7 @@
-"""Who may know whom: `cli → service | acp | headless → settings, framing, client → core → turnguard_protocol`."""
+"""Who may know whom.
+
+`cli → service | acp | headless | commands → settings, framing, client → core → turnguard_protocol`.
+"""
 
 import ast
 import subprocess
@@ -23,7 +26,8 @@ MAY_KNOW = {
     "client": CORE | {"framing"},
     **{face: CORE | SUPPORT | {"turnguard"} for face in FACES},
     "demo": CORE | {"client", "turnguard"},
-    "cli": CORE | SUPPORT | FACES | {"demo", "turnguard"},
+    "commands": CORE | SUPPORT | {"turnguard"},
+    "cli": CORE | SUPPORT | FACES | {"commands", "demo", "turnguard"},
     "__main__": {"cli"},
 }
 """Rooms, and the other rooms each may import. `turnguard` is the package itself, which holds the version."""
@@ -32,7 +36,7 @@ ONLY_IN = {
     "pygls": {"service"},
     "lsprotocol": {"service"},
     "asyncio": {"service", "headless"},
-    "rich": {"demo", "headless"},
+    "rich": {"commands", "demo", "headless"},
 }
 """Modules of others that are slow to load or tempting, and the rooms that may import them."""
 
@@ -105,6 +109,8 @@ def test_imports_go_downwards_only(path: Path) -> None:
         ("turnguard.service.loop", "def late():\n    from turnguard.acp import relay"),
         ("turnguard.service.loop", "from turnguard.cli import main"),
         ("turnguard.headless.exec", "from turnguard.service import sessions"),
+        ("turnguard.commands.trust", "from turnguard.service import sessions"),
+        ("turnguard.service.loop", "from turnguard.commands.terminal import harmless"),
         ("turnguard.acp.relay", "import asyncio"),
         ("turnguard.client", "from pygls.protocol import JsonRPCProtocol"),
         ("turnguard.cli", "import lsprotocol.types as types"),

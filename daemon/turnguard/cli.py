@@ -22,11 +22,30 @@ def _run(argv: Sequence[str] | None) -> int:
         from turnguard.demo import main as demo
 
         return demo(rest)
+    if arguments.command == "settings":
+        from turnguard.commands.settings import main as settings
+
+        return settings(rest)
+    if arguments.command == "trust":
+        from turnguard.commands.trust import main as trust
+
+        return trust(rest)
     if rest:
         _parser().error(f"unrecognized arguments: {' '.join(rest)}")
+    return _serve(arguments.set)
+
+
+def _serve(assignments: Sequence[str]) -> int:
+    from turnguard.settings.given import read_assignments
+    from turnguard.settings.problems import describe
+    from turnguard.settings.sources import Sources
+
+    wrong = read_assignments(assignments).problems
+    if wrong:
+        _parser().error("; ".join(map(describe, wrong)))
     from turnguard.service.loop import serve
 
-    return serve()
+    return serve(Sources("serve", assignments=assignments))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -38,6 +57,11 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser(
         "serve", help="serve an editor or another host over stdio (JSON-RPC, LSP frames)", allow_abbrev=False
     )
+    serve.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="set a setting; a client's own stand above it"
+    )
     serve.add_argument("--stdio", action="store_true", help="accepted because editors pass it; there is no other way")
+    commands.add_parser("settings", help="show which settings hold in a directory, and why", add_help=False)
+    commands.add_parser("trust", help="let a project's settings file loosen settings too", add_help=False)
     commands.add_parser("demo", help="show a stuck turn being stopped and a productive one going on", add_help=False)
     return parser

@@ -154,6 +154,29 @@ class ToolResults(Tagged, tag="toolResults"):
     run_id: str | UnsetType | None = UNSET
 
 
+class CallRekeyed(Tagged, tag="callRekeyed"):
+    """The identity of an earlier call of the open turn became known, or changed; the call is told by its id.
+
+    It counts from now on as if it had come with this identity, and no more calls than before. `name` None: the call
+    keeps its name. `args`, `key`, `fidelity`, `hint` and `facts` are those of a `Call`, and take the place of the old
+    ones.
+
+    Raises ValueError unless exactly one of `args` and `key` is given.
+    """
+
+    id: str
+    name: str | None = None
+    args: Raw | UnsetType = UNSET
+    key: str | Keys | None = None
+    fidelity: Fidelity = "full"
+    hint: str | None = None
+    facts: Facts | None = None
+
+    def __post_init__(self) -> None:
+        if (self.key is None) is (self.args is UNSET):
+            raise ValueError("Expected either `args` or `key`")
+
+
 class Text(Tagged, tag="text"):
     """A piece of the answer the model writes. Identified: `length` in UTF-16 units in place of `delta`."""
 
@@ -209,6 +232,7 @@ Event = (
     TurnStarted
     | ToolCalls
     | ToolResults
+    | CallRekeyed
     | Text
     | Thought
     | StepFinished

@@ -182,7 +182,7 @@ class SettingsInForce(Struct, frozen=True, gc=False):
     """What holds for a session after all layers were merged; what the guards read.
 
     `max_tool_calls_per_turn` None: no cap. `is_cap_explicit`: somebody set the cap, so it is a hard one.
-    `max_steps_per_turn` None: any number.
+    `max_steps_per_turn` None: any number. `places`: the file that set a setting, by its name, where a file did.
     """
 
     max_tool_calls_per_turn: int | None
@@ -197,6 +197,7 @@ class SettingsInForce(Struct, frozen=True, gc=False):
     max_blocks_per_turn: int = 0
     max_steps_per_turn: int | None = None
     shadow: bool = False
+    places: dict[str, str] = {}
 
 
 class IgnoredValue(Answer):
@@ -208,15 +209,33 @@ class IgnoredValue(Answer):
 
 
 class SettingValue(Answer, kw_only=True):
-    """One setting: its dotted name, the value in force and the layer it came from."""
+    """One setting: its dotted name, the value in force, the layer it came from, and the file that is that layer."""
 
     name: str
     value: Any
     origin: str
+    source: str | UnsetType = UNSET
     ignored: list[IgnoredValue] | UnsetType = UNSET
 
 
+class SettingsProblem(Answer, kw_only=True):
+    """Something in a settings file, a variable or a command line that could not be taken; the rest of it holds.
+
+    `origin`: which layer. `source`: the file's path, or the name of the variable or option. `path`: where in it, as
+    `$.model.maxToolCallsPerTurn`. `value`: what stands there, where that is short. `message`: what is wrong and what
+    is allowed.
+    """
+
+    origin: str
+    source: str
+    line: int | UnsetType = UNSET
+    path: str
+    value: Any = UNSET
+    message: str
+
+
 class SettingsReport(Answer):
-    """The answer to `turnguard/settings`."""
+    """The answer to `turnguard/settings`. `problems`: what the sources of settings hold that could not be taken."""
 
     values: list[SettingValue]
+    problems: list[SettingsProblem] | UnsetType = UNSET

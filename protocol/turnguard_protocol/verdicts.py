@@ -66,6 +66,7 @@ class Verdict(Answer, kw_only=True):
 
     `admitted` is authoritative: exactly these indexes of the batch may run, whatever the action. `user_message` is for
     the person and names the setting that governs; `model_message` is for the model's next request and never does.
+    `notices` are for the person too, each told once: settings that were ignored, and settings that have changed.
     """
 
     action: Action
@@ -75,6 +76,7 @@ class Verdict(Answer, kw_only=True):
     user_message: str | UnsetType = UNSET
     model_message: str | UnsetType = UNSET
     totals: Totals
+    notices: list[str] | UnsetType = UNSET
 
 
 SessionState = Literal["idle", "running", "halted", "disabled"]

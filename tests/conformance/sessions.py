@@ -8,7 +8,7 @@ import msgspec
 from tests.conformance.cases import Case, Mismatch, Op, compare, compare_final
 from turnguard.core.session import EventError, SessionGuard
 from turnguard.settings import layers
-from turnguard.settings.layers import CLIENT, SESSION, Layer, Merged
+from turnguard.settings.layers import CLIENT, Layer, Merged, values_of
 from turnguard_protocol.events import Event
 from turnguard_protocol.settings import Settings, SettingsInForce
 from turnguard_protocol.verdicts import NextStep, Verdict
@@ -107,7 +107,7 @@ class LocalSession:
         self.guard.override("continueOnce")
 
     def _in_force(self, client: Settings | None) -> SettingsInForce:
-        merged = Merged([Layer(CLIENT, client), Layer(SESSION, self.settings)], agent_id=self.agent_id)
+        merged = Merged([Layer(CLIENT, values_of(each)) for each in (client, self.settings)], agent_id=self.agent_id)
         try:
             return merged.in_force()
         except layers.SettingsError as error:

@@ -30,7 +30,7 @@ from turnguard.core.progress import Standing
 from turnguard.core.turn import failures
 from turnguard.core.turn.batch_turn import REPLAYED_CALL_ID
 from turnguard.core.turn.cap import CapReason
-from turnguard.settings.layers import ROWS
+from turnguard.settings.table import ROWS
 from turnguard_protocol.verdicts import Action, Finding, Totals, Verdict
 
 SETTING_NAMES = {row.name for row in ROWS}

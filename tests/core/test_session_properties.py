@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.build import call, in_force, raw
-from turnguard.core.guard import Batch, Guard, Ruling
+from turnguard.core.guard import Batch, Guard, Rekeying, Ruling
 from turnguard.core.session import STRICTNESS, EventError, SessionGuard
 from turnguard.core.stack import GuardStack
 from turnguard_protocol.events import (
+    CallRekeyed,
     Compacted,
     Event,
     Fallback,
@@ -49,7 +50,20 @@ ids: Strategy = st.sampled_from([None, "i1", "i2", "i3", "i4"])
 args: Strategy = st.sampled_from(
     [{}, {"n": 1}, {"n": 2}, {"command": "git status"}, {"action": "poll"}, {"name": "grep", "arguments": {"n": 1}}]
 )
-one_call: Strategy = st.builds(call, names, args, ids)
+one_call: Strategy = st.builds(
+    lambda name, args, call_id, fidelity: call(name, args, call_id, fidelity=fidelity),
+    names,
+    args,
+    ids,
+    st.sampled_from(["full"] * 6 + ["low", "none"]),
+)
+rekeyed: Strategy = st.builds(
+    lambda call_id, name, args, fidelity: CallRekeyed(call_id, name, raw(args), fidelity=fidelity),
+    st.sampled_from(["i1", "i2", "i3", "i4"]),
+    st.one_of(st.none(), names),
+    args,
+    st.sampled_from(["full", "full", "full", "none"]),
+)
 batches: Strategy = st.one_of(
     st.lists(one_call, max_size=6),
     st.builds(lambda each, count: [each] * count, one_call, st.integers(1, 7)),
@@ -72,6 +86,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(ToolResults, st.builds(lambda each, n: [each] * n, one_result, st.integers(1, 4))),
     st.builds(lambda word, n: Text(word * n), words, st.integers(1, 120)),
     st.builds(Thought, st.sampled_from(["", "s"]), st.just("d")),
+    rekeyed,
     st.just(StepFinished()),
     st.builds(Retry, st.booleans()),
     st.just(Fallback()),
@@ -409,6 +424,10 @@ class AloneStack(GuardStack):
     def commit(self, batch: Batch, admitted: Sequence[int]) -> None:
         """Marks as refused what the whole stack refused."""
         self.guards[0].commit(batch, self.admitted)
+
+    def check_rekeyed(self, change: Rekeying) -> list[Finding]:
+        """What the one guard says of a call as it is now."""
+        return list(self.guards[0].check_rekeyed(change))
 
     def tell(self, event: Event) -> list[Finding]:
         """What the one guard says to an event that is no batch."""

@@ -88,6 +88,13 @@ def test_a_lone_surrogate_does_not_lose_the_message(where: str) -> None:
     assert args.isascii()
 
 
+def test_a_lone_surrogate_does_not_lose_a_call_that_is_keyed_late() -> None:
+    event = r'{"type":"callRekeyed","id":"c","args":{"a":"\ud83d"}}'
+    body = b'{"jsonrpc":"2.0","id":1,"method":"turnguard/record","params":{"sessionId":"s","events":[%b]}}'
+    [rekeyed] = params_of(parsed(body % event.encode())).events
+    assert json.loads(bytes(rekeyed.args)) == {"a": "\ud83d"}
+
+
 def test_numbers_beside_a_lone_surrogate_mean_what_they_mean_in_javascript() -> None:
     body = record(r'["\ud83d",1e400,-1e400,' + "9" * 5000 + ",1.0,12345678901234567890]")
     assert json.loads(args_of(params_of(parsed(body)))) == ["\ud83d", None, None, None, 1.0, 12345678901234567890]

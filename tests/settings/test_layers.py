@@ -6,7 +6,8 @@ import pytest
 
 from turnguard.core import thresholds
 from turnguard.core.rolling.config import resolve_loop_detection
-from turnguard.settings.layers import ROWS, WORKSPACE, Layer, Merged, Row, SettingsError
+from turnguard.settings.layers import WORKSPACE, Layer, Merged, SettingsError, values_of
+from turnguard.settings.table import ROWS, Row
 from turnguard_protocol.settings import LoopDetectionInForce, Settings, SettingsInForce
 
 
@@ -15,8 +16,9 @@ def decoded(sections: Any) -> Settings:
 
 
 def merged(*layers: Any, workspace: Any = None, agent_id: str | None = None) -> Merged:
-    named = [Layer(f"layer{n}", decoded(layer)) for n, layer in enumerate(layers)]
-    return Merged(named, None if workspace is None else decoded(workspace), agent_id=agent_id)
+    named = [Layer(f"layer{n}", values_of(decoded(layer))) for n, layer in enumerate(layers)]
+    tightening = [] if workspace is None else [Layer(WORKSPACE, values_of(decoded(workspace)))]
+    return Merged(named, tightening, agent_id=agent_id)
 
 
 def nested(name: str, value: Any) -> dict[str, Any]:

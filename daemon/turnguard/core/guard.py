@@ -56,6 +56,17 @@ class Batch(Struct, frozen=True, gc=False):
     run_id: str | None
 
 
+class Rekeying(Struct, frozen=True, gc=False):
+    """A call whose identity became known or changed: as it was told `before`, and as it is `now`, under the same id.
+
+    `is_in_step`: it is one of the step at hand.
+    """
+
+    before: Call
+    now: Call
+    is_in_step: bool
+
+
 class Ruling(Struct, frozen=True, gc=False):
     """What a guard says of a batch: its findings, and the indexes of the calls it does not let run.
 
@@ -109,6 +120,13 @@ class Guard:
 
     def commit(self, batch: Batch, admitted: Sequence[int]) -> None:
         """Hears which calls of the batch just checked may run, by index, in order."""
+
+    def check_rekeyed(self, change: Rekeying) -> Sequence[Finding]:
+        """Judges a call as if it had come with its new identity; a block of it comes from here."""
+        return NO_FINDINGS
+
+    def commit_rekeyed(self, change: Rekeying, *, is_admitted: bool) -> None:
+        """Hears whether the call just checked may go on. It may have run all the same: it was admitted once."""
 
     def receive(self, event: Event) -> Sequence[Finding]:
         """Hears every event that is not a batch. Results carry the name and key of the call they belong to."""

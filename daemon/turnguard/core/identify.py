@@ -28,6 +28,7 @@ from turnguard.core.outcome import rolling_outcome, unknown_tool_name
 from turnguard.core.rolling.identity import is_poll_call, outcome_action, rolling_key, rolling_tool_name
 from turnguard_protocol.events import (
     Call,
+    CallRekeyed,
     Event,
     Facts,
     Keys,
@@ -65,6 +66,8 @@ def identify(event: Event, needs: Needs = ALL_BUT_TEXT, call_of: CallOf = nobody
     if type(event) is ToolResults:
         results = [_result(result, needs, index, call_of(result)) for index, result in enumerate(event.results)]
         return ToolResults(results, event.run_id)
+    if type(event) is CallRekeyed:
+        return _rekeyed(event, needs)
     if needs.text:
         return event
     if type(event) is Text and event.delta is not None:
@@ -90,7 +93,8 @@ def _held_key(key: str | Keys) -> str | Keys:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-def _call(call: Call, needs: Needs, index: int) -> Call:
+def _call(call: Call, needs: Needs, index: int | None = None) -> Call:
+    """`index`: the call's place in its batch; None: it stands alone."""
     if call.key is not None:
         return msgspec.structs.replace(
             call, name=_held_or_none(call.name), id=_held_or_none(call.id), key=_held_key(call.key)
@@ -103,8 +107,17 @@ def _call(call: Call, needs: Needs, index: int) -> Call:
         if hint is None and needs.progress:
             hint = call_hint(name, args)
     except (NotJsonError, NestingError) as error:
-        raise InvalidEventError(f".calls[{index}].args", f"Arguments are {error}") from None
+        path = ".args" if index is None else f".calls[{index}].args"
+        raise InvalidEventError(path, f"Arguments are {error}") from None
     return Call(_held_or_none(call.name), _held_or_none(call.id), UNSET, keys, call.fidelity, hint, facts)
+
+
+def _rekeyed(event: CallRekeyed, needs: Needs) -> CallRekeyed:
+    """Arguments without a name are taken for those of a call without one: who knows its name fills it in before."""
+    call = _call(Call(event.name, event.id, event.args, event.key, event.fidelity, event.hint, event.facts), needs)
+    return CallRekeyed(
+        id=_held(event.id), name=call.name, key=call.key, fidelity=call.fidelity, hint=call.hint, facts=call.facts
+    )
 
 
 def _keys(name: str, args: Raw, needs: Needs) -> Keys:

@@ -200,7 +200,8 @@ def _setting_hint(finding: Finding, settings: SettingsInForce) -> str:
         hint = ALWAYS_ON if is_halt else ""
     else:
         effect = SETTING_EFFECTS.get(finding.setting) if is_halt else None
-        hint = f"Setting: {finding.setting}{f' ({effect})' if effect else ''}."
+        place = settings.places.get(finding.setting)
+        hint = f"Setting: {finding.setting}{f' ({effect})' if effect else ''}{f', set in {place}' if place else ''}."
     return f"{hint} {WAY_OUT}" if is_halt and not settings.shadow and finding.loop_type != PROGRESS else hint
 
 
@@ -210,7 +211,8 @@ def cap_fact(finding: Finding, settings: SettingsInForce, totals: Totals) -> str
     if finding.reason == CapReason.EXPLICIT_CAP:
         is_as_set = limit == settings.max_tool_calls_per_turn
         how = f"model.maxToolCallsPerTurn is {limit}" if is_as_set else f"for this turn it was {limit}"
-        return f"Here it was the cap that was set: {how}."
+        place = settings.places.get("model.maxToolCallsPerTurn")
+        return f"Here it was the cap that was set: {how}{f', by {place}' if place else ''}."
     if finding.reason == CapReason.BACKSTOP:
         return f"Here it was the limit that holds for every turn while none is set: {limit} calls, repeated or not."
     evidence = repetition(finding, totals)

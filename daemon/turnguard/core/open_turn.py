@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from turnguard.core.bounds import MAX_LISTED_FINDINGS
+from turnguard.core.bounds import MAX_LISTED_FINDINGS, MAX_OPEN_CALLS
+from turnguard.core.guard import Rekeying
 from turnguard.core.limits import TurnLimits
 from turnguard.core.step import OpenStep
 from turnguard_protocol.events import Call, Result, ToolResults, TurnOutcome, TurnStarted
@@ -20,7 +21,9 @@ class Turn:
     `outcome` None: it is open. `halt`: the findings that halted it. `held`: what `prepareStep` found and the next
     record answers. `refusals`: the findings for which something was refused last. `findings`: the fresh ones so far.
     `origin` says who started it. `closed`: the last step that closed while results of it were awaited, for late ones.
-    `is_prepared`: `prepareStep` closed the last step, and no other was opened since.
+    `is_prepared`: `prepareStep` closed the last step, and no other was opened since. `unsettled`: the calls of the turn
+    that came with less than full fidelity, by id; they can be re-keyed however many steps later, at most
+    `MAX_OPEN_CALLS` of them, the latest.
     """
 
     __slots__ = (
@@ -37,6 +40,7 @@ class Turn:
         "step",
         "steps",
         "turn_id",
+        "unsettled",
     )
 
     def __init__(self, turn_id: str, origin: str) -> None:
@@ -53,6 +57,7 @@ class Turn:
         self.findings: Sequence[Finding] = ()
         self.overrides: Sequence[AppliedOverride] = ()
         self.limits: TurnLimits | None = None
+        self.unsettled: dict[str, Call] | None = None
 
     def started(self) -> TurnStarted:
         """The event that guards hear at its start, and later ones when they are made."""
@@ -75,6 +80,36 @@ class Turn:
         """The call that a result names by its id."""
         call = None if self.step is None else self.step.call_of(result)
         return self.closed.call_of(result) if call is None and self.closed is not None else call
+
+    def note_unsettled(self, calls: Sequence[Call]) -> None:
+        """Remembers those calls of a batch of which not all is known."""
+        for call in calls:
+            if call.fidelity != "full" and call.id is not None:
+                unsettled = self.unsettled = self.unsettled or {}
+                unsettled.pop(call.id, None)
+                if len(unsettled) >= MAX_OPEN_CALLS:
+                    del unsettled[next(iter(unsettled))]
+                unsettled[call.id] = call
+
+    def find(self, call_id: str) -> Call | None:
+        """The call of this id, of those that can still be re-keyed.
+
+        One that came with full fidelity can until its step is closed, or the next one, where results were awaited.
+        """
+        for step in (self.step, self.closed):
+            call = None if step is None else step.find(call_id)
+            if call is not None:
+                return call
+        return None if self.unsettled is None else self.unsettled.get(call_id)
+
+    def rekey(self, change: Rekeying, *, is_admitted: bool = True) -> None:
+        """The call is another one now; where it was not admitted, it may not start any more."""
+        now, call_id = change.now, change.now.id or ""
+        for step in (self.step, self.closed):
+            if step is not None and step.rekey(call_id, now, is_admitted=is_admitted):
+                break
+        if self.unsettled is not None and call_id in self.unsettled:
+            self.unsettled[call_id] = now
 
     def pair(self, event: ToolResults) -> ToolResults:
         """The same results, each with the name and key of its call where that is known."""
@@ -163,6 +198,7 @@ class Turn:
             "findings": msgspec.to_builtins([list(each) for each in self._findings()]),
             "overrides": msgspec.to_builtins(list(self.overrides)),
             "limits": None if self.limits is None else self.limits.snapshot(),
+            "unsettled": msgspec.to_builtins(list((self.unsettled or {}).values())),
         }
 
     @classmethod
@@ -177,6 +213,8 @@ class Turn:
         turn.overrides = msgspec.convert(state["overrides"], list[AppliedOverride])
         if state["limits"] is not None:
             turn.limit().restore(state["limits"])
+        unsettled = msgspec.convert(state["unsettled"], list[Call])
+        turn.unsettled = {call.id: call for call in unsettled if call.id is not None} or None
         return turn
 
     def _findings(self) -> tuple[Sequence[Finding], ...]:

@@ -17,6 +17,8 @@ model, `PROGRESS_HALT` stop the turn. A step is judged when it closes, all its c
 
 A warning is given once an episode, which ends when no points are left; no turn is stopped without one, and no step is
 found fault with that has no points of its own. Calls without a known outcome say nothing.
+
+A call that is re-keyed before its step closes is judged as what it is then; later it makes no difference.
 """
 
 import struct
@@ -29,7 +31,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from turnguard.core.bounds import MAX_OPEN_CALLS
-from turnguard.core.guard import NO_FINDINGS, Batch, Guard, Needs, Seal
+from turnguard.core.guard import NO_FINDINGS, Batch, Guard, Needs, Rekeying, Seal
 from turnguard.core.hint import CallClass, call_class
 from turnguard.core.thresholds import (
     PROGRESS_FAMILY,
@@ -80,7 +82,10 @@ Kind = Literal["call", "edit", "error", "final"]
 
 
 class SeenCall(Struct, gc=False):
-    """A call and what became of it. `args`, `outcome`: identities; `outcome` None: unknown, `ok` None: not said."""
+    """A call and what became of it. `args`, `outcome`: identities; `outcome` None: unknown, `ok` None: not said.
+
+    `is_keyed`: it has an identity, without which it says nothing.
+    """
 
     tool: str
     args: str
@@ -88,6 +93,7 @@ class SeenCall(Struct, gc=False):
     ok: bool | None = None
     hint: str | None = None
     id: str | None = None
+    is_keyed: bool = True
 
 
 class Sight(Struct, gc=False):
@@ -175,7 +181,7 @@ class Progress:
         sights: list[Sight] = []
         in_step: set[int] = set()
         for call in calls:
-            if call.outcome is None:
+            if call.outcome is None or not call.is_keyed:
                 continue
             self.known += 1
             kind = call_class(call.tool, call.hint)
@@ -288,14 +294,22 @@ class OpenStep:
         self.waiting: dict[int, SeenCall] = {}
 
     def add(self, call: Call) -> None:
-        """Adds a call that may run. One that is never identical to another waits for nothing: it says nothing."""
+        """Adds a call that may run. One that never will be identical to another waits for nothing: it says nothing."""
         if len(self.calls) > MAX_OPEN_CALLS:
             self.calls, self.waiting = [], {}
         key = turn_key(call)
-        seen = SeenCall(call.name or "", key or "", hint=call.hint, id=call.id)
-        if key is not None:
+        seen = SeenCall(call.name or "", key or "", hint=call.hint, id=call.id, is_keyed=key is not None)
+        if seen.is_keyed or call.id is not None:
             self.waiting[len(self.calls)] = seen
         self.calls.append(seen)
+
+    def rekey(self, call: Call) -> None:
+        """The latest call of this id is another one now."""
+        key = turn_key(call)
+        for seen in reversed(self.calls):
+            if seen.id == call.id:
+                seen.tool, seen.args, seen.hint, seen.is_keyed = call.name or "", key or "", call.hint, key is not None
+                return
 
     def settle(self, result: Result) -> None:
         """Notes what became of a call; an answer to a copy that the provider sent is none."""
@@ -359,6 +373,14 @@ class ProgressGuard(Guard):
         for index in admitted:
             self.step = self.step or OpenStep()
             self.step.add(batch.calls[index])
+
+    def commit_rekeyed(self, change: Rekeying, *, is_admitted: bool) -> None:
+        """Takes a call of the step as what it is now. One that is refused stays: it may run, or its result says not.
+
+        A call of a step that is closed was judged already.
+        """
+        if self.step is not None:
+            self.step.rekey(change.now)
 
     def receive(self, event: Event) -> Sequence[Finding]:
         """Gathers the results of the step, and judges it when it closes."""

@@ -5,6 +5,7 @@ run. A halt is answered to every record until a new turn or an override.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from msgspec import UNSET
 
 from turnguard.core.bounds import MAX_LISTED_FINDINGS
 from turnguard.core.budget.guard import EXHAUSTED
-from turnguard.core.guard import Batch, InvalidEventError, Seal
+from turnguard.core.guard import Batch, InvalidEventError, Rekeying, Seal
 from turnguard.core.identify import CallOf, identify, nobody
 from turnguard.core.limits import SESSION
 from turnguard.core.messages import model_message, user_message
@@ -21,6 +22,8 @@ from turnguard.core.stack import GuardStack, halts
 from turnguard.core.turn.cap import CapReason
 from turnguard.core.turn.turn_guard import TURN_TOOL_CALL_CAP
 from turnguard_protocol.events import (
+    Call,
+    CallRekeyed,
     Event,
     Fallback,
     Retry,
@@ -96,6 +99,17 @@ class SessionGuard:
         self._stack = self._stack.configured(settings, self._turn and self._turn.started())
         if settings.shadow and self._turn is not None and self._turn.halt:
             self._turn.lift()
+
+    def beside(self, settings: SettingsInForce) -> "SessionGuard":
+        """Another guard of the same session, which stands where this one does. `settings`: those of this one."""
+        seal = self._stack.turn_guard.seal
+        guard = SessionGuard(self.session_id, settings, agent_id=self.agent_id, cwd=self.cwd, seal=seal)
+        guard.restore(deepcopy(self.snapshot()))
+        return guard
+
+    def validate(self, events: Sequence[Event]) -> None:
+        """Raises EventError when `record` would; nothing changes."""
+        self._identified(events)
 
     def record(self, events: Sequence[Event]) -> Verdict:
         """Applies events in order and answers one verdict over all of them.
@@ -186,6 +200,8 @@ class SessionGuard:
         call_of: CallOf = nobody if turn is None else turn.call_of
         identified: list[Event] = []
         for index, event in enumerate(events):
+            if type(event) is CallRekeyed and event.name is None:
+                event = self._named(event, identified)
             try:
                 identified.append(identify(event, stack.needs, call_of))
                 if stack.shield is not None and not (self._is_disabled and type(event) is ToolCalls):
@@ -193,6 +209,20 @@ class SessionGuard:
             except InvalidEventError as error:
                 raise EventError(f"$.events[{index}]{error.path}", error.message) from error
         return identified
+
+    def _named(self, event: CallRekeyed, earlier: Sequence[Event]) -> CallRekeyed:
+        """The same event with the name of its call, which may have come earlier in the same record."""
+        call: Call | CallRekeyed | None = None
+        for other in reversed(earlier):
+            if call is not None:
+                break
+            if type(other) is ToolCalls:
+                call = next((each for each in other.calls if each.id == event.id), None)
+            elif type(other) is CallRekeyed and other.id == event.id:
+                call = other
+        if call is None and self._turn is not None:
+            call = self._turn.find(event.id)
+        return event if call is None else msgspec.structs.replace(event, name=call.name)
 
     def _apply(self, event: Event, found: list[Finding]) -> None:
         turn = self._turn
@@ -241,6 +271,8 @@ class SessionGuard:
             found += self._finish_step(turn, event)
         elif type(event) is TurnEnded:
             self._end_turn(turn, event.outcome)
+        elif type(event) is CallRekeyed:
+            found += self._rekey(turn, event)
         else:
             if type(event) is ToolResults:
                 event = turn.pair(event)
@@ -274,6 +306,28 @@ class SessionGuard:
             step.is_refused = is_another
         else:
             step.add_batch(event.calls, admitted)
+            turn.note_unsettled(event.calls)
+
+    def _rekey(self, turn: Turn, event: CallRekeyed) -> Sequence[Finding]:
+        """Moves a call of the turn to its new identity: what the guards say of it.
+
+        A call that they block may not start any more. After a halt calls stay what they were.
+        """
+        before = turn.find(event.id)
+        if before is None:
+            return ()
+        now = Call(event.name, event.id, UNSET, event.key, event.fidelity, event.hint, event.facts)
+        if now == before:
+            return ()
+        change = Rekeying(before, now, is_in_step=turn.step is not None and turn.step.find(event.id) is before)
+        if self._is_disabled:
+            turn.rekey(change)
+            return ()
+        findings = self._stack.check_rekeyed(change)
+        is_blocked = not self._settings.shadow and any(each.action is Action.BLOCK for each in findings)
+        self._stack.commit_rekeyed(change, is_admitted=not is_blocked)
+        turn.rekey(change, is_admitted=not is_blocked)
+        return self._with_blocks(turn, findings)
 
     def _with_blocks(self, turn: Turn, findings: Sequence[Finding]) -> Sequence[Finding]:
         """The findings on a batch, and the one that it was blocked once too often."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from turnguard.core.budget.guard import LoopShieldGuard
-from turnguard.core.guard import PASS, Batch, Guard, Needs, Ruling, Seal
+from turnguard.core.guard import PASS, Batch, Guard, Needs, Rekeying, Ruling, Seal
 from turnguard.core.progress import ProgressGuard, Standing
 from turnguard.core.rolling.history import RollingHistoryGuard
 from turnguard.core.rolling.post_compaction import PostCompactionGuard
@@ -112,6 +112,15 @@ class GuardStack:
         """Tells every guard which calls of the batch just checked may run."""
         for guard in self.guards:
             guard.commit(batch, admitted)
+
+    def check_rekeyed(self, change: Rekeying) -> list[Finding]:
+        """What the guards say together of a call as it is now."""
+        return [finding for guard in self.guards for finding in guard.check_rekeyed(change)]
+
+    def commit_rekeyed(self, change: Rekeying, *, is_admitted: bool) -> None:
+        """Tells every guard whether the call just checked may go on."""
+        for guard in self.guards:
+            guard.commit_rekeyed(change, is_admitted=is_admitted)
 
     def tell(self, event: Event) -> list[Finding]:
         """Tells every guard of an event that is no batch."""

@@ -9,6 +9,9 @@ import msgspec
 from turnguard.core.bounds import MAX_OPEN_CALLS
 from turnguard_protocol.events import Call, Keys, Result, ToolResults
 
+NONE_BLOCKED: frozenset[int] = frozenset()
+"""One for all steps, since Python makes each empty set anew."""
+
 
 class OpenStep:
     """The calls of one step in order, over all its batches.
@@ -17,9 +20,11 @@ class OpenStep:
     an id is, settled or not; `by_call` the same of waiting calls by name and key, made when a result without an id
     asks. `batch_start` is the position at which the last batch begins, `has_results` whether any result came,
     `is_refused` whether a batch that counted as a step of its own was refused with a halt, and so is not among them.
+    `blocked` holds the positions of calls that were admitted and refused when they were re-keyed: should one run all
+    the same, its result is its own.
     """
 
-    __slots__ = ("batch_start", "by_call", "by_id", "calls", "has_results", "is_refused", "waiting")
+    __slots__ = ("batch_start", "blocked", "by_call", "by_id", "calls", "has_results", "is_refused", "waiting")
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -27,13 +32,14 @@ class OpenStep:
         self.by_id: dict[str, int] = {}
         self.by_call: dict[tuple[str | None, str], list[int]] | None = None
         self.batch_start = 0
+        self.blocked = NONE_BLOCKED
         self.has_results = False
         self.is_refused = False
 
     def add_batch(self, calls: list[Call], admitted: Iterable[int]) -> None:
         """Opens the admitted calls of a batch."""
         if len(self.calls) > MAX_OPEN_CALLS:
-            self.calls, self.waiting, self.by_id = [], {}, {}
+            self.calls, self.waiting, self.by_id, self.blocked = [], {}, {}, NONE_BLOCKED
         self.by_call = None
         start = self.batch_start = len(self.calls)
         self.calls += calls
@@ -46,11 +52,35 @@ class OpenStep:
         self.waiting, self.by_call = {}, None
 
     def may_start(self) -> list[int]:
-        """The indexes of the last batch whose calls were admitted and have no result yet."""
+        """The indexes of the last batch whose calls are admitted and have no result yet."""
         start = self.batch_start
         # The latest are last, so that a long step whose results never come costs nothing here.
         latest = takewhile(start.__le__, reversed(self.waiting))
-        return [position - start for position in latest][::-1]
+        return [position - start for position in latest if position not in self.blocked][::-1]
+
+    def find(self, call_id: str) -> Call | None:
+        """The call of this id, admitted or not; of several the one that a result under the id would belong to."""
+        position = self._find(call_id)
+        return None if position is None else self.calls[position]
+
+    def rekey(self, call_id: str, now: Call, *, is_admitted: bool) -> bool:
+        """Puts `now` in the place of the call of this id, so that its result comes with its new name and key.
+
+        False when none of the calls has this id.
+        """
+        position = self._find(call_id)
+        if position is None:
+            return False
+        self.calls[position], self.by_call = now, None
+        if not is_admitted:
+            self.blocked |= {position}
+        return True
+
+    def _find(self, call_id: str) -> int | None:
+        position = self.by_id.get(call_id)
+        if position is not None:
+            return position
+        return next((place for place in reversed(range(len(self.calls))) if self.calls[place].id == call_id), None)
 
     def call_of(self, result: Result) -> Call | None:
         """The open call that a result names by its id."""
@@ -106,6 +136,7 @@ class OpenStep:
             "waiting": list(self.waiting),
             "byId": dict(self.by_id),
             "batchStart": self.batch_start,
+            "blocked": sorted(self.blocked),
             "hasResults": self.has_results,
             "isRefused": self.is_refused,
         }
@@ -116,7 +147,7 @@ class OpenStep:
         step = cls()
         step.calls = msgspec.convert(state["calls"], list[Call])
         step.batch_start, step.has_results = state["batchStart"], state["hasResults"]
-        step.is_refused = state["isRefused"]
+        step.is_refused, step.blocked = state["isRefused"], frozenset(state["blocked"])
         step.waiting, step.by_id = dict.fromkeys(state["waiting"]), dict(state["byId"])
         return step
 

@@ -78,7 +78,7 @@ class Dispatcher:
         self._sessions = sessions
         self._phase = Phase.NEW
         self._frames: list[bytes] = []
-        self._lsp = LanguageServerSide(self._send_body, sessions.configure)
+        self._lsp = LanguageServerSide(self._send_body, sessions.configure, sessions.complaints())
 
     @property
     def client_process(self) -> int | None:

@@ -242,7 +242,7 @@ def _mended_text(text: str) -> str:
 def _keep_verbatim(params: Any) -> None:
     """Puts the JSON text of arguments and outputs in their place, as the one pass leaves them."""
     for event in _objects(params, "events"):
-        for item in (*_objects(event, "calls"), *_objects(event, "results")):
+        for item in (event, *_objects(event, "calls"), *_objects(event, "results")):
             for name in _VERBATIM:
                 if name in item:
                     item[name] = _verbatim(item[name])

@@ -23,6 +23,7 @@ from turnguard.service.output import Output
 from turnguard.service.ready import is_hung_up, wait_readable
 from turnguard.service.sessions import Sessions
 from turnguard.service.stderr import StderrHandler, say
+from turnguard.settings.sources import Sources
 
 if sys.platform != "win32":
     import fcntl
@@ -58,8 +59,11 @@ class Stop(BaseException):
     """A signal asks the daemon to end; raised only while it waits for input, so nothing is cut in the middle."""
 
 
-def serve() -> int:
-    """Serves one client on stdin and stdout until it leaves. Returns the exit code: 0 after `shutdown` and `exit`."""
+def serve(sources: Sources | None = None) -> int:
+    """Serves one client on stdin and stdout until it leaves. Returns the exit code: 0 after `shutdown` and `exit`.
+
+    `sources`: of settings; what is wrong in them is said, and the rest holds.
+    """
     logging.raiseExceptions = False  # it would tell of failures to log on stderr, and wait for it
     logging.basicConfig(
         handlers=[StderrHandler()], level=logging.WARNING, format="turnguard: %(levelname)s: %(message)s"
@@ -71,7 +75,10 @@ def serve() -> int:
     if os.isatty(0):
         say("turnguard: waiting for an editor to speak JSON-RPC (LSP frames) on stdin; Ctrl-C ends it.")
     fd_in, fd_out = _take_stdio()
-    loop = Loop(fd_in, Output(fd_out), Dispatcher(Sessions()))
+    sessions = Sessions(sources=sources)
+    for complaint in sessions.complaints():
+        log.error("%s", complaint.removeprefix("turnguard: "))
+    loop = Loop(fd_in, Output(fd_out), Dispatcher(sessions))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, loop.stop)
     _settle_memory()

@@ -7,7 +7,7 @@ here, public or not, each have a test in `tests/service/test_pygls_contract.py`;
 import logging
 import re
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import cattrs
@@ -80,9 +80,18 @@ class _Writer:
 
 
 class LanguageServerSide:
-    """Answers LSP messages. `send_body` takes what is to be sent, `configure` the client's settings and their path."""
+    """Answers LSP messages.
 
-    def __init__(self, send_body: Callable[[bytes], None], configure: Callable[[Settings | None, str], None]) -> None:
+    `send_body` takes what is to be sent, `configure` the client's settings and their path. `complaints` are shown to
+    the person once the client is ready.
+    """
+
+    def __init__(
+        self,
+        send_body: Callable[[bytes], None],
+        configure: Callable[[Settings | None, str], None],
+        complaints: Sequence[str] = (),
+    ) -> None:
         # Below critical pygls logs whole messages and tracebacks; what went wrong is answered and logged by us.
         logging.getLogger("pygls").setLevel(logging.CRITICAL)
         self._configure = configure
@@ -93,6 +102,11 @@ class LanguageServerSide:
         @self._server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
         def _(params: types.DidChangeConfigurationParams) -> None:
             self._change_configuration(params.settings)
+
+        @self._server.feature(types.INITIALIZED)
+        def _(_: types.InitializedParams) -> None:
+            for complaint in complaints:
+                self._server.window_show_message(types.ShowMessageParams(types.MessageType.Error, complaint))
 
     @property
     def client_process(self) -> int | None:

@@ -16,9 +16,13 @@ from msgspec import Struct
 
 from turnguard.core.bounds import IDLE_SESSION_SECONDS, MAX_SESSIONS, MAX_TOLD_FINDINGS
 from turnguard.core.guard import Seal
-from turnguard.core.session import EventError, SessionGuard, StaleTurnError
+from turnguard.core.session import EventError, StaleTurnError
 from turnguard.service.errors import REQUEST_FAILED, STALE_TURN, UNKNOWN_SESSION, RequestError, invalid_params
-from turnguard.settings.layers import CLIENT, SESSION, Layer, Merged, SettingsError
+from turnguard.settings.guarded import GuardedSession, InForce, in_force_of
+from turnguard.settings.layers import CLIENT, WORKSPACE, Layer, Merged, SettingsError, values_of
+from turnguard.settings.places import install_salt
+from turnguard.settings.problems import describe
+from turnguard.settings.sources import Found, Sources, reported
 from turnguard_protocol.events import ToolCalls
 from turnguard_protocol.methods import (
     CloseSession,
@@ -32,10 +36,9 @@ from turnguard_protocol.methods import (
     Record,
     SessionList,
 )
-from turnguard_protocol.settings import Settings, SettingsInForce, SettingsReport
+from turnguard_protocol.settings import Settings, SettingsReport
 from turnguard_protocol.verdicts import Action, NextStep, SessionState, SessionStatus, Totals, TurnSummary, Verdict
 
-_SALT_BYTES = 32
 _DIGEST_CHARACTERS = 32
 
 
@@ -47,43 +50,42 @@ class Notice(NamedTuple):
 
 
 class Origin:
-    """What sessions that were opened alike have in common: what they set, and what is in force for them by that."""
+    """What sessions that were opened alike have in common: what they set, what was found of files where they run, and
+    what is in force for them by that.
+    """
 
-    __slots__ = ("__weakref__", "agent_id", "in_force", "name", "settings", "workspace_settings")
+    __slots__ = ("__weakref__", "agent_id", "cwd", "found", "in_force", "name", "settings", "workspace_settings")
 
-    def __init__(self, name: str, opened: OpenSession, in_force: SettingsInForce) -> None:
+    def __init__(self, name: str, opened: OpenSession, found: Found, in_force: InForce) -> None:
         self.name = name
         self.agent_id = opened.agent_id
+        self.cwd = opened.cwd
         self.settings = opened.settings
         self.workspace_settings = opened.workspace_settings
+        self.found = found
         self.in_force = in_force
 
 
 class Session:
     """A session: its guard, what it set, when it was last spoken of, and the state the client last heard."""
 
-    __slots__ = ("_guard", "_in_force", "heard", "last_used", "origin")
+    __slots__ = ("_guard", "heard", "last_used", "origin")
 
-    def __init__(self, guard: SessionGuard, origin: Origin, now: float) -> None:
+    def __init__(self, guard: GuardedSession, origin: Origin, now: float) -> None:
         self.origin = origin
         self.last_used = now
         self.heard: tuple[SessionState, Totals] | None = None
         self._guard = guard
-        self._in_force = origin.in_force
 
     @property
-    def guard(self) -> SessionGuard:
-        """The guard, under the settings that are in force now: it takes them up when it is needed."""
-        in_force = self.origin.in_force
-        if self._in_force is not in_force:
-            self._guard.configure(in_force)
-            self._in_force = in_force
+    def guard(self) -> GuardedSession:
+        """The guard, which takes up what is in force now when it is needed."""
+        self._guard.take(self.origin.in_force)
         return self._guard
 
 
-def new_seal() -> Seal:
-    """A seal with a salt of its own: its digests can be compared with each other and with nothing else."""
-    salt = secrets.token_bytes(_SALT_BYTES)
+def seal_of(salt: bytes) -> Seal:
+    """A seal whose digests can be compared with those of the same salt and with nothing else."""
 
     def seal(key: str) -> str:
         return hmac.digest(salt, key.encode("utf-8", "surrogatepass"), "sha256").hex()[:_DIGEST_CHARACTERS]
@@ -92,9 +94,14 @@ def new_seal() -> Seal:
 
 
 class Sessions:
-    """All open sessions. `clock`: monotonic seconds. `limit`: how many may be open at once."""
+    """All open sessions. `clock`: monotonic seconds. `limit`: how many may be open at once. `sources`: of settings."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, limit: int = MAX_SESSIONS) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        limit: int = MAX_SESSIONS,
+        sources: Sources | None = None,
+    ) -> None:
         self.notices: list[Notice] = []
         self.changed: dict[str, Session] = {}
         self._clock = clock
@@ -103,7 +110,8 @@ class Sessions:
         self._origins: WeakValueDictionary[str, Origin] = WeakValueDictionary()
         self._next_expiry = clock() + IDLE_SESSION_SECONDS
         self._client_settings: Settings | None = None
-        self._seal = new_seal()
+        self._seal = seal_of(install_salt())
+        self._sources = Sources("serve") if sources is None else sources
 
     def configure(self, settings: Settings | None, root: str) -> None:
         """Puts what the client set in force, for every session from its next event on. `root`: its path in the message.
@@ -113,14 +121,18 @@ class Sessions:
         previous, self._client_settings = self._client_settings, settings
         try:
             origins = {session.origin for session in self._sessions.values()}
-            in_force = [(origin, self._merged_of(origin).in_force()) for origin in origins]
-            self._merged(None, None).in_force()
+            in_force = [(origin, self._in_force(origin, origin.found)) for origin in origins]
+            self._in_force(OpenSession(), self._sources.found(None))
         except SettingsError as error:
             self._client_settings = previous
             raise invalid_params(f"{root}.{error.name}", error.message) from None
         for origin, settings_in_force in in_force:
             origin.in_force = settings_in_force
         self._origins = WeakValueDictionary({origin.name: origin for origin in origins})
+
+    def complaints(self) -> list[str]:
+        """What is wrong in the person's own settings, which hold for every session."""
+        return [f"turnguard: {describe(problem)}" for problem in self._sources.own_problems]
 
     def take_changes(self) -> list[Notice]:
         """What to tell of the sessions whose state or totals are others than the client last heard; their last ones."""
@@ -150,7 +162,7 @@ class Sessions:
             data = {"errorKind": "too_many_sessions", "limit": self._limit}
             raise RequestError(REQUEST_FAILED, f"Expected at most {self._limit} open sessions; close one first", data)
         origin = self._origin(params)
-        guard = SessionGuard(session_id, origin.in_force, agent_id=params.agent_id, cwd=params.cwd, seal=self._seal)
+        guard = GuardedSession(session_id, origin.in_force, agent_id=params.agent_id, cwd=params.cwd, seal=self._seal)
         session = self._sessions[session_id] = Session(guard, origin, now)
         status = guard.status()
         session.heard = (status.state, status.totals)
@@ -200,8 +212,11 @@ class Sessions:
     def settings(self, params: GetSettings) -> SettingsReport:
         """`turnguard/settings`."""
         if params.session_id is None:
-            return self._merged(None, None).report()
-        return self._merged_of(self._session(params.session_id).origin).report()
+            opened, found = OpenSession(), self._sources.found(None, now=True)
+        else:
+            opened = self._session(params.session_id).origin
+            found = self._sources.found(opened.cwd, now=True)
+        return reported(self._merged(opened, found), found)
 
     def close(self, params: CloseSession) -> TurnSummary | None:
         """`turnguard/closeSession`."""
@@ -223,7 +238,14 @@ class Sessions:
             data = {"errorKind": "session_not_found", "sessionId": session_id}
             raise RequestError(UNKNOWN_SESSION, "Unknown session: expected the `sessionId` of an open one", data)
         session.last_used = now
+        self._refresh(session.origin)
         return session
+
+    def _refresh(self, origin: Origin) -> None:
+        """Takes up what files say by now."""
+        found = self._sources.found(origin.cwd)
+        if found is not origin.found:
+            origin.found, origin.in_force = found, self._in_force(origin, found)
 
     def _drop_idle(self, now: float) -> None:
         """Forgets the sessions nobody spoke of for too long; looks only when the first of them can be due."""
@@ -237,22 +259,28 @@ class Sessions:
         oldest = min((session.last_used for session in self._sessions.values()), default=now)
         self._next_expiry = oldest + IDLE_SESSION_SECONDS
 
-    def _merged(self, settings: Settings | None, workspace: Settings | None, agent_id: str | None = None) -> Merged:
-        return Merged([Layer(CLIENT, self._client_settings), Layer(SESSION, settings)], workspace, agent_id=agent_id)
+    def _merged(self, opened: OpenSession | Origin, found: Found) -> Merged:
+        client = [Layer(CLIENT, values_of(each)) for each in (self._client_settings, opened.settings)]
+        workspace = [Layer(WORKSPACE, values_of(opened.workspace_settings))]
+        return self._sources.merged(found, client, workspace, agent_id=opened.agent_id)
 
-    def _merged_of(self, opened: OpenSession | Origin) -> Merged:
-        return self._merged(opened.settings, opened.workspace_settings, opened.agent_id)
+    def _in_force(self, opened: OpenSession | Origin, found: Found) -> InForce:
+        """What is in force for sessions that are opened so. Raises SettingsError when that makes no sense."""
+        return in_force_of(self._merged(opened, found), found)
 
     def _origin(self, opened: OpenSession) -> Origin:
         """The origin of a session that is opened so. Raises RequestError when its settings make no sense."""
-        name = repr((opened.agent_id, opened.settings, opened.workspace_settings))
+        name = repr((opened.agent_id, opened.cwd, opened.settings, opened.workspace_settings))
         origin = self._origins.get(name)
-        if origin is None:
-            try:
-                in_force = self._merged_of(opened).in_force()
-            except SettingsError as error:
-                raise invalid_params(f"$.settings.{error.name}", error.message) from None
-            origin = self._origins[name] = Origin(name, opened, in_force)
+        if origin is not None:
+            self._refresh(origin)
+            return origin
+        found = self._sources.found(opened.cwd, now=True)
+        try:
+            in_force = self._in_force(opened, found)
+        except SettingsError as error:
+            raise invalid_params(f"$.settings.{error.name}", error.message) from None
+        origin = self._origins[name] = Origin(name, opened, found, in_force)
         return origin
 
     def _tell_findings(self, session_id: str, verdict: Verdict) -> None:

@@ -1,18 +1,20 @@
-"""Layers of settings, merged: defaults, what the client set, what the session set, and what a workspace may tighten.
+"""Layers of settings, merged: what each source set over the one below it, and what may only tighten on top of it all.
 
-A value present in any of the user's layers is explicit, even when it equals the default. A workspace's values come from
-files that a repository can write, so they hold only where they are stricter than what the user's layers say.
+A value present in any layer is explicit, even when it equals the default. What a repository or an agent can write, a
+project's file that nobody trusted and the settings that an editor read from a workspace, holds only where it is
+stricter than what the person's own layers say.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from turnguard.core import thresholds
 from turnguard.core.budget.errors import ConfigError
 from turnguard.core.budget.guard import machine_of
 from turnguard.core.rolling.config import resolve_loop_detection
+from turnguard.core.thresholds import DEFAULT_MAX_TOOL_CALLS_PER_TURN
+from turnguard.settings.table import BY_NAME, ROWS, Face, Value, is_stricter
 from turnguard_protocol.settings import (
     IgnoredValue,
     LoopShieldInForce,
@@ -22,22 +24,24 @@ from turnguard_protocol.settings import (
     SettingValue,
 )
 
-Value = Any
-"""A setting's value as JSON has it."""
-
 DEFAULT = "default"
+USER = "user"
+TRUSTED_PROJECT = "trusted project"
+ENVIRONMENT = "environment"
+COMMAND_LINE = "command line"
 CLIENT = "client"
-SESSION = "session"
+PROJECT = "project"
 WORKSPACE = "workspace"
 
-Tightens = Literal["lower", "higher", "true", "false", "later", "cap", "never"]
-"""When another value is stricter: a lower or higher number, this boolean, a word further on in the row's `words`, any
-cap or a lower one; or nothing is.
-"""
+FROM_FILES = frozenset({USER, TRUSTED_PROJECT, PROJECT, WORKSPACE})
+"""Origins that a change of a file, or what a file says, can be behind."""
 
-FAILURE_MODES = ("off", "shadow", "warn", "enforce")
-ACTIONS = ("off", "warn", "halt")
-ADMISSIONS = ("batch", "call")
+LOOP_DETECTION = "tools.loopDetection"
+LOOP_SHIELD = "loopShield."
+AGENTS = "agents.list"
+
+ORDERED_THRESHOLDS = ("warningThreshold", "criticalThreshold", "globalCircuitBreakerThreshold")
+"""Each is above the one before it."""
 
 
 class SettingsError(ValueError):
@@ -49,214 +53,218 @@ class SettingsError(ValueError):
         self.message = message
 
 
-class Row(NamedTuple):
-    """One setting: its dotted name on the wire, its default, and when a workspace's value is stricter."""
-
-    name: str
-    default: Value
-    tightens: Tightens
-    words: tuple[str, ...] = ()
-
-
-ROWS = (
-    Row("model.maxToolCallsPerTurn", None, "cap"),
-    Row("model.skipLoopDetection", True, "false"),
-    Row("tools.loopDetection.enabled", None, "true"),
-    Row("tools.loopDetection.historySize", thresholds.DEFAULT_HISTORY_SIZE, "higher"),
-    Row("tools.loopDetection.warningThreshold", thresholds.DEFAULT_WARNING_THRESHOLD, "lower"),
-    Row("tools.loopDetection.criticalThreshold", thresholds.DEFAULT_CRITICAL_THRESHOLD, "lower"),
-    Row("tools.loopDetection.unknownToolThreshold", thresholds.DEFAULT_UNKNOWN_TOOL_THRESHOLD, "lower"),
-    Row(
-        "tools.loopDetection.globalCircuitBreakerThreshold",
-        thresholds.DEFAULT_GLOBAL_CIRCUIT_BREAKER_THRESHOLD,
-        "lower",
-    ),
-    Row("tools.loopDetection.detectors.genericRepeat", True, "true"),
-    Row("tools.loopDetection.detectors.knownPollNoProgress", True, "true"),
-    Row("tools.loopDetection.detectors.pingPong", True, "true"),
-    Row("tools.loopDetection.postCompactionGuard.windowSize", thresholds.DEFAULT_POST_COMPACTION_WINDOW_SIZE, "lower"),
-    Row("agents.list", None, "never"),
-    Row("loopShield.enabled", False, "true"),
-    Row("loopShield.maxConsecutiveTools", None, "lower"),
-    Row("loopShield.mode", "consecutive", "never"),
-    Row("loopShield.fallbackState", None, "never"),
-    Row("loopShield.initialState", None, "never"),
-    Row("loopShield.states", None, "never"),
-    Row("loopShield.admission", "batch", "later", ADMISSIONS),
-    Row("turnguard.turnGuard", "batch", "never"),
-    Row("turnguard.repeatedFailures", "shadow", "later", FAILURE_MODES),
-    Row("turnguard.admission", "batch", "never"),
-    Row("turnguard.maxBlocksPerTurn", thresholds.DEFAULT_MAX_BLOCKS_PER_TURN, "cap"),
-    Row("turnguard.maxStepsPerTurn", None, "lower"),
-    Row("turnguard.shadow", False, "false"),
-    Row("turnguard.progress.action", "warn", "later", ACTIONS),
-)
-"""Every setting. The progress guard warns in the service; the faces that have no host to ask set another default."""
-
-LOOP_DETECTION = "tools.loopDetection"
-
-
 class Layer(NamedTuple):
-    """One source of values: what people call it, and what it set."""
+    """One source of values: what people call it, what it set by the names of settings, and the file that it is."""
 
     origin: str
-    settings: Settings | None
+    values: Mapping[str, Value]
+    source: str = ""
 
 
 class Held(NamedTuple):
-    """A value in force and the layer it came from."""
+    """A value in force, the layer it came from, and the file that is that layer."""
 
     value: Value
     origin: str
+    source: str = ""
+
+
+def values_of(settings: Settings | None) -> dict[str, Value]:
+    """What a settings object sets, by name; null is not set."""
+    sections: Value = {} if settings is None else msgspec.to_builtins(settings)
+    values = {row.name: _value(sections, row.name) for row in ROWS}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def combined(lower: Mapping[str, Held], layer: Layer) -> dict[str, Held]:
+    """A layer over what is below it."""
+    upper = {name: Held(value, layer.origin, layer.source) for name, value in layer.values.items()}
+    return {**lower, **upper}
 
 
 class Merged:
     """What holds after all layers were merged, where it came from, and what was ignored.
 
-    `agent_id`: whose block of `agents.list` is laid over the global `tools.loopDetection`.
+    `layers` are a person's own, low to high; each of `tightening` may only tighten what those before it say.
+    `agent_id`: whose block of `agents.list` is laid over the global `tools.loopDetection`. `own` is what holds without
+    `tightening`, `held` what holds with it.
     """
 
     def __init__(
-        self, layers: Sequence[Layer], workspace: Settings | None = None, *, agent_id: str | None = None
+        self,
+        layers: Sequence[Layer],
+        tightening: Sequence[Layer] = (),
+        *,
+        agent_id: str | None = None,
+        face: Face = "serve",
     ) -> None:
-        self.held = {row.name: Held(row.default, DEFAULT) for row in ROWS}
         self.ignored: dict[str, list[IgnoredValue]] = {}
-        self.agent_id = agent_id
-        self._tightened: dict[str, Held] = {}
-        given = [(layer.origin, _plain(layer.settings)) for layer in layers]
-        from_workspace = _plain(workspace)
-        for row in ROWS:
-            for origin, values in given:
-                value = _value(values, row.name)
-                if value is not None:
-                    self.held[row.name] = Held(value, origin)
-            self._tighten(row, _value(from_workspace, row.name))
-        self._loosen_what_makes_no_sense()
-
-    def _tighten(self, row: Row, value: Value) -> None:
-        held = self.held[row.name]
-        if value is None or (value == held.value and held.origin != DEFAULT):
-            return
-        if _is_stricter(row, value, held.value):
-            self._tightened[row.name] = held
-            self.held[row.name] = Held(value, WORKSPACE)
-        else:
-            why = f"a workspace may only tighten, and {row.name} is {held.value!r} by {held.origin}"
-            self.ignored[row.name] = [IgnoredValue(WORKSPACE, value, why)]
-
-    def _loosen_what_makes_no_sense(self) -> None:
-        """Ignores what a workspace says of loopShield when it cannot hold together: that must not stop a session."""
-        tightened = [name for name in self._tightened if name.startswith("loopShield.")]
-        if not tightened:
-            return
-        try:
-            self._loop_shield()
-        except SettingsError as error:
-            for name in tightened:
-                why = f"with the settings of the workspace {error.name} makes no sense: {error.message}"
-                self.ignored[name] = [IgnoredValue(WORKSPACE, self.held[name].value, why)]
-                self.held[name] = self._tightened[name]
-
-    def in_force(self) -> SettingsInForce:
-        """The values as the guards read them. Raises SettingsError when they cannot hold together."""
-        cap = self._get("model.maxToolCallsPerTurn")
-        soft_cap = thresholds.DEFAULT_MAX_TOOL_CALLS_PER_TURN if cap is None else cap
-        return SettingsInForce(
-            max_tool_calls_per_turn=soft_cap if soft_cap > 0 else None,
-            is_cap_explicit=cap is not None,
-            skip_loop_detection=self._get("model.skipLoopDetection"),
-            turn_guard=self._get("turnguard.turnGuard"),
-            repeated_failures=self._get("turnguard.repeatedFailures"),
-            loop_detection=resolve_loop_detection(self._loop_detection(), self._agents_block()),
-            loop_shield=self._loop_shield(),
-            progress=self._get("turnguard.progress.action"),
-            admission=self._get("turnguard.admission"),
-            max_blocks_per_turn=self._get("turnguard.maxBlocksPerTurn"),
-            max_steps_per_turn=self._get("turnguard.maxStepsPerTurn"),
-            shadow=self._get("turnguard.shadow"),
-        )
+        self.own = self._merge(layers, agent_id, face)
+        if _shield_error(self.own) is not None:
+            self.own = self._merge(self._without_shields_of_files(layers), agent_id, face)
+        self.held = dict(self.own)
+        for layer in tightening:
+            self._tighten(layer)
+        _keep_in_order(self.own)
+        for name, held in _keep_in_order(self.held).items():
+            why = f"it is always above the threshold before it: {self.held[name].value} holds"
+            self.ignored.setdefault(name, []).append(IgnoredValue(held.origin, held.value, why))
 
     def report(self) -> SettingsReport:
         """The values as a person reads them."""
-        values = [SettingValue(name=name, value=held.value, origin=held.origin) for name, held in self.held.items()]
-        for value in values:
-            if value.name in self.ignored:
-                value.ignored = self.ignored[value.name]
+        values: list[SettingValue] = []
+        for name, held in self.held.items():
+            value = SettingValue(name=name, value=held.value, origin=held.origin)
+            if held.source:
+                value.source = held.source
+            if name in self.ignored:
+                value.ignored = self.ignored[name]
+            values.append(value)
         return SettingsReport(values)
 
-    def _get(self, name: str) -> Any:
-        return self.held[name].value
+    def in_force(self) -> SettingsInForce:
+        """The values as the guards read them. Raises SettingsError when they cannot hold together."""
+        return in_force(self.held)
 
-    def _loop_detection(self) -> dict[str, Any]:
-        """The global block as somebody set it; what is by default is left out, since an agent's block goes over it."""
-        block: dict[str, Any] = {}
-        for name, held in self.held.items():
-            if name.startswith(f"{LOOP_DETECTION}.") and held.origin != DEFAULT:
-                *sections, last = name.removeprefix(f"{LOOP_DETECTION}.").split(".")
-                inner = block
-                for section in sections:
-                    inner = inner.setdefault(section, {})
-                inner[last] = held.value
-        return block
+    def _merge(self, layers: Iterable[Layer], agent_id: str | None, face: Face) -> dict[str, Held]:
+        held = {row.name: Held(row.default_for(face), DEFAULT) for row in ROWS}
+        for layer in layers:
+            held = combined(held, layer)
+        agents = held[AGENTS]
+        agent = next((each for each in agents.value or () if each["id"] == agent_id), None)
+        if agent is None:
+            return held
+        values = values_of(msgspec.convert({"tools": agent.get("tools")}, Settings))
+        return combined(held, Layer(f"{agents.origin} ({AGENTS})", values, agents.source))
 
-    def _agents_block(self) -> Value:
-        for agent in self._get("agents.list") or ():
-            if agent["id"] == self.agent_id:
-                return _value(agent, LOOP_DETECTION)
+    def _without_shields_of_files(self, layers: Iterable[Layer]) -> list[Layer]:
+        """The layers without what files say of loopShield, where that cannot hold: it must not stop a session."""
+        kept: list[Layer] = []
+        for layer in layers:
+            dropped = {name for name in layer.values if layer.origin in FROM_FILES and name.startswith(LOOP_SHIELD)}
+            self._ignore_together(dropped, layer, self.own)
+            kept.append(layer._replace(values={name: layer.values[name] for name in layer.values.keys() - dropped}))
+        return kept
+
+    def _tighten(self, layer: Layer) -> None:
+        before = dict(self.held)
+        tightened: set[str] = set()
+        for name, value in layer.values.items():
+            held = self.held[name]
+            if value == held.value:
+                continue
+            if is_stricter(BY_NAME[name], value, held.value):
+                self.held[name] = Held(value, layer.origin, layer.source)
+                tightened.add(name)
+            else:
+                stands = f"is {shown(held.value)}" if held.value is not None else "is not set"
+                why = f"a {layer.origin} may only tighten, and {name} {stands} ({held.origin})"
+                self.ignored.setdefault(name, []).append(IgnoredValue(layer.origin, value, why))
+        shields = {name for name in tightened if name.startswith(LOOP_SHIELD)}
+        if shields and _shield_error(self.held) is not None:
+            self._ignore_together(shields, layer, self.held)
+            for name in shields:
+                self.held[name] = before[name]
+
+    def _ignore_together(self, names: Iterable[str], layer: Layer, held: Mapping[str, Held]) -> None:
+        error = _shield_error(held)
+        if error is not None:
+            for name in names:
+                why = f"with it {error.name} makes no sense: {error.message}"
+                self.ignored.setdefault(name, []).append(IgnoredValue(layer.origin, layer.values[name], why))
+
+
+def in_force(held: Mapping[str, Held]) -> SettingsInForce:
+    """Values as the guards read them. Raises SettingsError when they cannot hold together."""
+    cap = held["model.maxToolCallsPerTurn"].value
+    soft_cap = DEFAULT_MAX_TOOL_CALLS_PER_TURN if cap is None else cap
+    return SettingsInForce(
+        max_tool_calls_per_turn=soft_cap if soft_cap > 0 else None,
+        is_cap_explicit=cap is not None,
+        skip_loop_detection=held["model.skipLoopDetection"].value,
+        turn_guard=held["turnguard.turnGuard"].value,
+        repeated_failures=held["turnguard.repeatedFailures"].value,
+        loop_detection=resolve_loop_detection(_loop_detection(held)),
+        loop_shield=_loop_shield(held),
+        progress=held["turnguard.progress.action"].value,
+        admission=held["turnguard.admission"].value,
+        max_blocks_per_turn=held["turnguard.maxBlocksPerTurn"].value,
+        max_steps_per_turn=held["turnguard.maxStepsPerTurn"].value,
+        shadow=held["turnguard.shadow"].value,
+        places={name: each.source for name, each in held.items() if each.source},
+    )
+
+
+def shown(value: Value) -> str:
+    """A setting's value as people write it."""
+    return msgspec.json.encode(value).decode()
+
+
+def _loop_detection(held: Mapping[str, Held]) -> dict[str, Any]:
+    """OpenClaw's block as somebody set it, without what is by default."""
+    block: dict[str, Any] = {}
+    for name, each in held.items():
+        if name.startswith(f"{LOOP_DETECTION}.") and each.origin != DEFAULT:
+            *sections, last = name.removeprefix(f"{LOOP_DETECTION}.").split(".")
+            inner = block
+            for section in sections:
+                inner = inner.setdefault(section, {})
+            inner[last] = each.value
+    return block
+
+
+def _keep_in_order(held: dict[str, Held]) -> dict[str, Held]:
+    """Puts thresholds that are not above the one before them one above it, as OpenClaw does; those that were not."""
+    misordered: dict[str, Held] = {}
+    before = 0
+    for threshold in ORDERED_THRESHOLDS:
+        name = f"{LOOP_DETECTION}.{threshold}"
+        each = held[name]
+        if each.value <= before:
+            misordered[name] = each
+            held[name] = each._replace(value=before + 1)
+        before = held[name].value
+    return misordered
+
+
+def _shield_error(held: Mapping[str, Held]) -> SettingsError | None:
+    try:
+        _loop_shield(held)
+    except SettingsError as error:
+        return error
+    return None
+
+
+def _loop_shield(held: Mapping[str, Held]) -> LoopShieldInForce | None:
+    """The budget, None when there is nothing of it: neither is it switched on nor are there states."""
+    values = {name.removeprefix(LOOP_SHIELD): each.value for name, each in held.items() if name.startswith(LOOP_SHIELD)}
+    states: dict[str, list[str]] = values["states"] or {}
+    is_enabled, budget = values["enabled"], values["maxConsecutiveTools"]
+    if not is_enabled and not states:
         return None
-
-    def _loop_shield(self) -> LoopShieldInForce | None:
-        """The budget, None when there is nothing of it: neither is it switched on nor are there states."""
-        states: dict[str, list[str]] = self._get("loopShield.states") or {}
-        is_enabled, budget = self._get("loopShield.enabled"), self._get("loopShield.maxConsecutiveTools")
-        if not is_enabled and not states:
-            return None
-        if is_enabled and budget is None:
-            raise SettingsError("loopShield.maxConsecutiveTools", "Expected a number, since loopShield is enabled")
-        shield = LoopShieldInForce(
-            enabled=is_enabled,
-            max_consecutive_tools=budget or 0 if is_enabled else 1,
-            mode=self._get("loopShield.mode"),
-            fallback_state=self._get("loopShield.fallbackState"),
-            initial_state=self._get("loopShield.initialState"),
-            states=states,
-            admission=self._get("loopShield.admission"),
-        )
-        try:
-            machine_of(shield)
-        except ConfigError as error:
-            raise SettingsError(error.setting, error.message) from None
-        return shield
+    if is_enabled and budget is None:
+        raise SettingsError("loopShield.maxConsecutiveTools", "Expected a number, since loopShield is enabled")
+    shield = LoopShieldInForce(
+        enabled=is_enabled,
+        max_consecutive_tools=budget or 0 if is_enabled else 1,
+        mode=values["mode"],
+        fallback_state=values["fallbackState"],
+        initial_state=values["initialState"],
+        states=states,
+        admission=values["admission"],
+    )
+    try:
+        machine_of(shield)
+    except ConfigError as error:
+        raise SettingsError(error.setting, error.message) from None
+    return shield
 
 
-def _is_stricter(row: Row, value: Value, held: Value) -> bool:
-    match row.tightens:
-        case "lower":
-            return held is None or value < held
-        case "higher":
-            return value > held
-        case "true":
-            return value is True and held is not True
-        case "false":
-            return value is False and held is not False
-        case "later":
-            return row.words.index(value) > row.words.index(held)
-        case "cap":
-            limit = thresholds.DEFAULT_MAX_TOOL_CALLS_PER_TURN if held is None else held
-            return value > 0 and (limit <= 0 or value <= limit)
-        case "never":
-            return False
-
-
-def _plain(settings: Settings | None) -> Mapping[str, Value]:
-    return {} if settings is None else cast("Mapping[str, Value]", msgspec.to_builtins(settings))
-
-
-def _value(values: Mapping[str, Value], name: str) -> Value:
+def _value(values: Value, name: str) -> Value:
     """The value under a dotted name; None when some part of the way is not there."""
     found: Value = values
     for part in name.split("."):
         if found is None:
             return None
-        found = found.get(part)
+        found = cast("Mapping[str, Value]", found).get(part)
     return found

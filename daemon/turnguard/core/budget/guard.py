@@ -8,6 +8,8 @@ budget are refused, in order, and of four parallel calls with two slots left two
 
 A call counts when it was admitted, whatever became of it afterwards: a loop of calls that all fail or are all denied is
 one. A step whose calls were all refused counts nothing, and is no text-only step.
+
+A call of the open step that is re-keyed counts under its new name. One of a step that is closed was counted.
 """
 
 from collections.abc import Sequence
@@ -19,8 +21,17 @@ from turnguard.core.bounds import MAX_OPEN_CALLS
 from turnguard.core.budget.errors import ToolNameRequiredError, UnknownStateError
 from turnguard.core.budget.shield import LoopShield, Trip
 from turnguard.core.budget.states import Move, StateMachine
-from turnguard.core.guard import NO_FINDINGS, PASS, Batch, Guard, Ruling, Seal
-from turnguard_protocol.events import Event, Fallback, Retry, StateChanged, StepFinished, ToolCalls, TurnStarted
+from turnguard.core.guard import NO_FINDINGS, PASS, Batch, Guard, Rekeying, Ruling, Seal
+from turnguard_protocol.events import (
+    CallRekeyed,
+    Event,
+    Fallback,
+    Retry,
+    StateChanged,
+    StepFinished,
+    ToolCalls,
+    TurnStarted,
+)
 from turnguard_protocol.settings import LoopShieldInForce, SettingsInForce
 from turnguard_protocol.verdicts import Action, Finding
 
@@ -90,6 +101,8 @@ class LoopShieldGuard(Guard):
             for index, call in enumerate(event.calls):
                 if not call.name:
                     raise ToolNameRequiredError(f".calls[{index}].name")
+        elif type(event) is CallRekeyed and shield.enabled and shield.mode == "repeated" and event.name == "":
+            raise ToolNameRequiredError(".name")
         elif type(event) is StateChanged and self._target(event) not in self.machine.states:
             raise UnknownStateError(event.state, ".state")
 
@@ -108,6 +121,12 @@ class LoopShieldGuard(Guard):
             self.calls = []
         self.calls += [batch.calls[index].name for index in admitted]
         del self.calls[:-MAX_OPEN_CALLS]
+
+    def commit_rekeyed(self, change: Rekeying, *, is_admitted: bool) -> None:
+        """Notes the call's new name; where several of the step had the old one, the last of them is taken for it."""
+        before, calls = change.before.name, self.calls or []
+        if change.is_in_step and before in calls:
+            calls[len(calls) - 1 - calls[::-1].index(before)] = change.now.name
 
     def receive(self, event: Event) -> Sequence[Finding]:
         """Registers steps as they close, and follows the turn and the host's state machine."""

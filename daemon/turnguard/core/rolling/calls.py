@@ -63,6 +63,14 @@ class AwaitedCalls:
         self.calls.append((call.id, rolling_tool_name(call.name or ""), args_of(call.key)))
         del self.calls[:-MAX_OPEN_CALLS]
 
+    def drop(self, call: Call) -> bool:
+        """Looks out for the result of the call of this id no more; False when it was not looked out for."""
+        for index, (call_id, *_) in enumerate(self.calls):
+            if call_id is not None and call_id == call.id:
+                del self.calls[index]
+                return True
+        return False
+
     def take(self, result: Result) -> bool:
         """Whether a result belongs to one of the calls, which then is awaited no more; by id, else by name and key."""
         if not self.calls:

@@ -6,6 +6,10 @@ calls have pushed the evidence out. A warning is news when its count enters anot
 
 What is admitted is recorded, whether or not loops are looked for, unless `enabled` is explicitly false; outcomes are
 recorded even then. So loop detection that is switched on in the middle of a session knows what came before.
+
+A call that is re-keyed is checked as if it came now, against the history without its own record. Then that record takes
+the new identity where it stands; one whose identity was not known is recorded now, with its outcome if that came first.
+A veto takes the record out, as if the call had not been admitted, unless it has its outcome: then it did run.
 """
 
 from collections.abc import Sequence
@@ -14,7 +18,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from turnguard.core.guard import NO_FINDINGS, PASS, Batch, Guard, Needs, Ruling, Seal
+from turnguard.core.guard import NO_FINDINGS, PASS, Batch, Guard, Needs, Rekeying, Ruling, Seal
 from turnguard.core.rolling.calls import (
     AwaitedCalls,
     args_of,
@@ -60,13 +64,14 @@ class WarningBuckets:
 class RollingHistoryGuard(Guard):
     """The history, the detectors and the rate of the warnings in the shape of a guard.
 
-    `unrecorded`: calls of the step that are not in the history, whose answers must not get in either.
+    `unrecorded`: calls of the step that are not in the history, whose answers must not get in either. `unkeyed`: the
+    records of calls of the turn that may get their identity later, by id; no more of them than the history holds.
     `turn_id`, `last_run_id`: the run of results that name none is the turn; where its id is not known, it is the run of
     the last batch. `step` numbers the steps, for a retry. `vetoed`: what was vetoed in this turn, in the
     last batch in which something was.
     """
 
-    __slots__ = ("buckets", "history", "last_run_id", "step", "turn_id", "unrecorded", "vetoed")
+    __slots__ = ("buckets", "history", "last_run_id", "step", "turn_id", "unkeyed", "unrecorded", "vetoed")
 
     name = "loopDetection"
     needs = Needs(facts=True, rolling=True)
@@ -76,6 +81,7 @@ class RollingHistoryGuard(Guard):
         self.history = RollingHistory()
         self.buckets = WarningBuckets()
         self.unrecorded = AwaitedCalls()
+        self.unkeyed: dict[str, Record] = {}
         self.turn_id: str | None = None
         self.last_run_id: str | None = None
         self.step = 0
@@ -108,11 +114,49 @@ class RollingHistoryGuard(Guard):
         limits, run, may_run = limits_of(self.settings), run_of(batch.run_id), set(admitted)
         for index, call in enumerate(batch.calls):
             args = args_of_call(call)
-            if args is None or index not in may_run:
+            if args is None and call.id is not None and index in may_run and limits.enabled is not False:
+                record = Record(run, rolling_tool_name(call.name or ""), None, call.id, self.step)
+                self._await_identity(call.id, record, limits.history_size)
+            elif args is None or index not in may_run:
                 self.unrecorded.add(call)
             elif limits.enabled is not False:
                 record = Record(run, rolling_tool_name(call.name or ""), args, call.id, self.step)
                 self.history.append(record, limits.history_size)
+
+    def check_rekeyed(self, change: Rekeying) -> Sequence[Finding]:
+        """Asks the detectors about the call as it is now."""
+        call = change.now
+        record, args, tool = self._record_of(change.before), args_of_call(call), rolling_tool_name(call.name or "")
+        if record is None or args is None or (record.tool, record.args) == (tool, args):
+            return NO_FINDINGS
+        others = [each for each in self.history.of_run(record.run) if each is not record]
+        loop = detect(others, tool, args, is_poll(call), limits_of(self.settings))
+        if loop is None:
+            return NO_FINDINGS
+        if loop.is_critical:
+            self.vetoed = ((loop.loop_type, record.run, tool, args),)
+        return [self._finding(loop, call, args, record.run)]
+
+    def commit_rekeyed(self, change: Rekeying, *, is_admitted: bool) -> None:
+        """Gives the call's record its new identity, unless the call was vetoed before it had an outcome."""
+        record, call = self._record_of(change.before), change.now
+        if record is None:
+            return
+        args, size = args_of_call(call), limits_of(self.settings).history_size
+        is_in_history = record.args is not None
+        if args is None or not (is_admitted or record.result is not None):
+            self.history.remove(record)
+            self.unkeyed.pop(call.id or "", None)
+            if args is None and call.id is not None:
+                record.args = None
+                self._await_identity(call.id, record, size)
+            else:
+                self.unrecorded.add(call)
+            return
+        record.tool, record.args = rolling_tool_name(call.name or ""), args
+        if not is_in_history:
+            del self.unkeyed[record.call_id or ""]
+            self.history.append(record, size)
 
     def receive(self, event: Event) -> Sequence[Finding]:
         """Records outcomes, and follows the turn."""
@@ -123,10 +167,16 @@ class RollingHistoryGuard(Guard):
             self.unrecorded.clear()
         elif type(event) is Retry or type(event) is Fallback:  # either way the response comes again, its calls too
             self.history.take_back(self.step)
+            self.unkeyed = {
+                call_id: record
+                for call_id, record in self.unkeyed.items()
+                if record.step != self.step or record.result is not None
+            }
             self.unrecorded.clear()
         elif type(event) is TurnStarted:
             self.turn_id = event.turn_id or None
             self.unrecorded.clear()
+            self.unkeyed.clear()
             self.vetoed = ()
         return NO_FINDINGS
 
@@ -152,6 +202,7 @@ class RollingHistoryGuard(Guard):
             "history": [record.written() for record in self.history.records],
             "buckets": list(self.buckets.reported.items()),
             "unrecorded": self.unrecorded.written(),
+            "unkeyed": [[call_id, record.written()] for call_id, record in self.unkeyed.items()],
             "turnId": self.turn_id,
             "lastRunId": self.last_run_id,
             "step": self.step,
@@ -163,6 +214,7 @@ class RollingHistoryGuard(Guard):
         self.history.records = [Record.read(written) for written in state["history"]]
         self.buckets.reported = dict(state["buckets"])
         self.unrecorded = AwaitedCalls.read(state["unrecorded"])
+        self.unkeyed = {call_id: Record.read(written) for call_id, written in state["unkeyed"]}
         self.turn_id, self.last_run_id, self.step = state["turnId"], state["lastRunId"], state["step"]
         self.vetoed = tuple(
             (loop_type, run, tool, key)
@@ -186,8 +238,25 @@ class RollingHistoryGuard(Guard):
             return
         tool, size = rolling_tool_name(result.name or ""), limits_of(self.settings).history_size
         record = Record(run, tool, args, result.id, self.step, outcome, unknown_tool_of(result))
+        unkeyed = self.unkeyed.get(result.id) if result.id is not None else None
+        if unkeyed is not None:
+            unkeyed.result, unkeyed.unknown_tool = record.result, record.unknown_tool
+            return
         if not self.history.settle(record, size) and not self.unrecorded.take(result) and args is not None:
             self.history.append(record, size)
+
+    def _await_identity(self, call_id: str, record: Record, size: int) -> None:
+        self.unkeyed.pop(call_id, None)
+        if len(self.unkeyed) >= size:
+            del self.unkeyed[next(iter(self.unkeyed))]
+        self.unkeyed[call_id] = record
+
+    def _record_of(self, call: Call) -> Record | None:
+        """The record of a call that was admitted, in the history or beside it."""
+        args = args_of_call(call)
+        if args is None:
+            return self.unkeyed.get(call.id or "")
+        return self.history.find(call.id, rolling_tool_name(call.name or ""), args)
 
     def _finding(self, loop: Loop, call: Call, args: CountedKey, run_id: str | None) -> Finding:
         key = repr((run_id or None, loop.loop_type, loop.about))

@@ -3,6 +3,8 @@
 Armed by a compaction, it watches as many outcomes as its window is wide. When all of them are one and the same (tool,
 arguments, outcome), it ends the run; a single other one in between, and the window is over without a word. Calls before
 the compaction, calls that were refused and calls without an outcome are not watched. Another compaction starts anew.
+
+A call that is re-keyed before its outcome comes is watched as what it is then; later it makes no difference.
 """
 
 from collections.abc import Sequence
@@ -10,12 +12,21 @@ from typing import Any
 
 from msgspec import UNSET
 
-from turnguard.core.guard import NO_FINDINGS, Batch, Guard, Needs, Seal
+from turnguard.core.guard import NO_FINDINGS, Batch, Guard, Needs, Rekeying, Seal
 from turnguard.core.rolling.calls import AwaitedCalls, args_of, args_of_call, outcome_of
 from turnguard.core.rolling.config import SECTION, limits_of
 from turnguard.core.rolling.identity import rolling_tool_name
 from turnguard.core.turn.counter import CountedKey, read_key, write_key
-from turnguard_protocol.events import Compacted, Event, Fallback, Retry, StepFinished, ToolResults, TurnStarted
+from turnguard_protocol.events import (
+    Call,
+    Compacted,
+    Event,
+    Fallback,
+    Retry,
+    StepFinished,
+    ToolResults,
+    TurnStarted,
+)
 from turnguard_protocol.settings import SettingsInForce
 from turnguard_protocol.verdicts import Action, Finding
 
@@ -29,10 +40,11 @@ class PostCompactionGuard(Guard):
     """Takes its settings when a turn starts. `window`: outcomes that are watched; 0: loop detection is switched off.
 
     `remaining`: outcomes still to be watched; 0: not armed. `first`: the first one watched, `equal`: how many are equal
-    to it, itself included. `admitted`: calls since the compaction whose outcomes are to come.
+    to it, itself included. `admitted`: calls since the compaction whose outcomes are to come, `unkeyed` the same of
+    those that have no identity yet.
     """
 
-    __slots__ = ("admitted", "equal", "first", "remaining", "window")
+    __slots__ = ("admitted", "equal", "first", "remaining", "unkeyed", "window")
 
     name = "postCompaction"
     needs = Needs(rolling=True)
@@ -40,6 +52,7 @@ class PostCompactionGuard(Guard):
     def __init__(self, settings: SettingsInForce, seal: Seal | None = None) -> None:
         super().__init__(settings, seal)
         self.admitted = AwaitedCalls()
+        self.unkeyed = AwaitedCalls()
         self.start_run()
 
     def start_run(self) -> None:
@@ -53,14 +66,18 @@ class PostCompactionGuard(Guard):
         self.remaining = outcomes
         self.first: Triple | None = None
         self.equal = 0
-        self.admitted.clear()
+        self._await_nothing()
 
     def commit(self, batch: Batch, admitted: Sequence[int]) -> None:
         """Notes whose outcomes to watch."""
         if self.remaining:
             for index in admitted:
-                if args_of_call(batch.calls[index]) is not None:
-                    self.admitted.add(batch.calls[index])
+                self._awaited(batch.calls[index]).add(batch.calls[index])
+
+    def commit_rekeyed(self, change: Rekeying, *, is_admitted: bool) -> None:
+        """Watches the call as what it is now; if it was refused and runs all the same, its outcome is one too."""
+        if self._awaited(change.before).drop(change.before):
+            self._awaited(change.now).add(change.now)
 
     def receive(self, event: Event) -> Sequence[Finding]:
         """Watches outcomes, and follows the run."""
@@ -71,7 +88,7 @@ class PostCompactionGuard(Guard):
         elif type(event) is TurnStarted:
             self.start_run()
         elif type(event) is StepFinished or type(event) is Retry or type(event) is Fallback:
-            self.admitted.clear()
+            self._await_nothing()
         return NO_FINDINGS
 
     def observe(self, tool: str, args: CountedKey, outcome: CountedKey) -> Finding | None:
@@ -108,18 +125,28 @@ class PostCompactionGuard(Guard):
             "first": None if first is None else [first[0], write_key(first[1]), write_key(first[2])],
             "equal": self.equal,
             "admitted": self.admitted.written(),
+            "unkeyed": self.unkeyed.written(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes a state that `snapshot` gave."""
         self.window, self.remaining, self.equal = state["window"], state["remaining"], state["equal"]
         self.admitted = AwaitedCalls.read(state["admitted"])
+        self.unkeyed = AwaitedCalls.read(state["unkeyed"])
         self.first = None
         if state["first"] is not None:
             tool, *keys = state["first"]
             args, outcome = map(read_key, keys)
             if args is not None and outcome is not None:
                 self.first = tool, args, outcome
+
+    def _awaited(self, call: Call) -> AwaitedCalls:
+        """Where a call stands until its outcome comes."""
+        return self.unkeyed if args_of_call(call) is None else self.admitted
+
+    def _await_nothing(self) -> None:
+        self.admitted.clear()
+        self.unkeyed.clear()
 
     def _watch(self, event: ToolResults) -> Sequence[Finding]:
         findings: list[Finding] = []

@@ -14,8 +14,8 @@ FORGIVEN = "forgiven:"
 class Record(Struct, gc=False):
     """A call that ran, or an outcome that no call in the history waits for.
 
-    `run`: trimmed; None: no run. `args`: the hash of the arguments; None, only while an outcome looks for its call: it
-    is known by `call_id` alone, which is forgotten when a call has its outcome. `step`: the step in which the call was
+    `run`: trimmed; None: no run. `args`: the hash of the arguments; None, only while an outcome looks for its call, or
+    a call for its identity: it is known by `call_id` alone. `step`: the step in which the call was
     recorded. `result`: the hash of the outcome; None: there is none yet. `unknown_tool`: the outcome says that there is
     no tool of this name.
     """
@@ -73,10 +73,20 @@ class RollingHistory:
         for record in reversed(self.records):
             if record.awaits(outcome):
                 record.result, record.unknown_tool = outcome.result, outcome.unknown_tool
-                record.call_id = None
                 self._trim(size)
                 return True
         return False
+
+    def find(self, call_id: str | None, tool: str, args: CountedKey) -> Record | None:
+        """The latest record of the call of an id, as it was told."""
+        return next(
+            (each for each in reversed(self.records) if (each.call_id, each.tool, each.args) == (call_id, tool, args)),
+            None,
+        )
+
+    def remove(self, record: Record) -> None:
+        """The record of a call that is none of those that count."""
+        self.records = [each for each in self.records if each is not record]
 
     def take_back(self, step: int) -> None:
         """The calls of a step that have no outcome never ran."""

@@ -9,6 +9,9 @@ For each model response, in this order:
    explicit cap or the backstop is skipped whole, and the adaptive soft cap is exceeded by design.
 
 Calls rejected for their parameters are counted as their results come; the third of one tool stops the turn.
+
+A call that is re-keyed moves to its new key; then the cap and the duplicate check are asked as after a batch. It is no
+replay: those are told when they come. A rejection that was counted stays with the name that the call had then.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +21,7 @@ import msgspec
 from msgspec import UNSET
 
 from turnguard.core.bounds import MAX_INVALID_TOOLS, MAX_REMEMBERED_CALL_IDS
-from turnguard.core.guard import NO_FINDINGS, PASS, Batch, Ruling, Seal
+from turnguard.core.guard import NO_FINDINGS, PASS, Batch, Rekeying, Ruling, Seal
 from turnguard.core.thresholds import (
     GLOBAL_DUPLICATE_THRESHOLD,
     INVALID_TOOL_PARAMS_THRESHOLD,
@@ -89,6 +92,11 @@ class DaemonToolLoopState:
         self.open_ids = self.open_ids or set()
         self.open_ids.add(call_id)
 
+    def rekey(self, call_id: str | None, before: CountedKey | None, now: CountedKey | None) -> None:
+        """A call turns out to be another one: under its id, if it is the first that was executed under it."""
+        if call_id is not None and call_id in self.executed and self.executed[call_id] == before:
+            self.executed[call_id] = now
+
     def settle(self, result: Result) -> None:
         """A result came: its call was executed, or did not run after all and may come again under its id."""
         if self.open_ids is None or result.id not in self.open_ids:
@@ -140,6 +148,15 @@ class BatchTurnGuard(TurnGuard):
         for index in admitted:
             self.state.remember_executed(batch.calls[index].id, self.batch_keys[index])
         self.batch_keys = ()
+
+    def check_rekeyed(self, change: Rekeying) -> Sequence[Finding]:
+        """Counts the call under its new key; what has to be said then, once."""
+        before, now = counted_key(change.before), counted_key(change.now)
+        self.state.rekey(change.now.id, before, now)
+        if not self.counter.move(before, now, change.now.name):
+            return NO_FINDINGS
+        finding = self.check_cap() or check_global_duplicate(self)
+        return NO_FINDINGS if finding is None else [finding]
 
     def receive(self, event: Event) -> Sequence[Finding]:
         """Counts rejected calls, and follows the turn."""

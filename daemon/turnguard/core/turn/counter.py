@@ -36,10 +36,11 @@ class KeyCounter:
     """Counts calls and keys.
 
     `max_repeat` is a running maximum over keys; `max_tool` is the tool that reached it and `max_key` its key. A retry
-    puts the total back to the last commit and forgets every key, committed ones too, as upstream does.
+    puts the total back to the last commit and forgets every key, committed ones too, as upstream does. `unkeyed` is how
+    many calls without a key came since keys were forgotten: no more of them can get one.
     """
 
-    __slots__ = ("committed", "counts", "max_key", "max_repeat", "max_tool", "total")
+    __slots__ = ("committed", "counts", "max_key", "max_repeat", "max_tool", "total", "unkeyed")
 
     def __init__(self) -> None:
         self.counts: dict[CountedKey, int] = {}
@@ -51,6 +52,7 @@ class KeyCounter:
         """Counts one call. `key` None: a call that is never identical to another."""
         self.total += 1
         if key is None:
+            self.unkeyed += 1
             return
         repeat = self.counts.get(key, 0) + 1
         if repeat == 1 and len(self.counts) >= MAX_KEYS_A_TURN:
@@ -63,12 +65,34 @@ class KeyCounter:
         if repeat > self.max_repeat:
             self.max_repeat, self.max_key, self.max_tool = repeat, key, tool
 
+    def move(self, before: CountedKey | None, now: CountedKey | None, tool: str | None) -> bool:
+        """Counts one call of the key `before` under another, as one of `tool`; the total stays.
+
+        False when nothing moved: the keys are one, or the call's key was forgotten since.
+        """
+        if before == now or not (self.unkeyed if before is None else self.counts.get(before)):
+            return False
+        self._uncount(before)
+        if before is not None and before == self.max_key:
+            self._look_for_max()
+        self.total -= 1
+        self.add(now, tool)
+        return True
+
     def take_back(self, keys: Iterable[CountedKey | None]) -> None:
         """Uncounts calls that were refused and never ran."""
         for key in keys:
             self.total -= 1
-            if key is not None and (times := self.counts.pop(key, 0)) > 1:
-                self.counts[key] = times - 1
+            self._uncount(key)
+        self._look_for_max()
+
+    def _uncount(self, key: CountedKey | None) -> None:
+        if key is None:
+            self.unkeyed = max(self.unkeyed - 1, 0)
+        elif (times := self.counts.pop(key, 0)) > 1:
+            self.counts[key] = times - 1
+
+    def _look_for_max(self) -> None:
         most = max(self.counts, key=self.counts.__getitem__, default=None)
         self.max_repeat = 0 if most is None else self.counts[most]
         if most != self.max_key:
@@ -86,6 +110,7 @@ class KeyCounter:
     def clear_repeats(self) -> None:
         """Forgets every key; the total stays."""
         self.counts.clear()
+        self.unkeyed = 0
         self.max_repeat = 0
         self.max_key: CountedKey | None = None
         self.max_tool: str | None = None
@@ -99,6 +124,7 @@ class KeyCounter:
         """The state as plain values."""
         return {
             "counts": [[write_key(key), n] for key, n in self.counts.items()],
+            "unkeyed": self.unkeyed,
             "total": self.total,
             "committed": self.committed,
             "maxRepeat": self.max_repeat,
@@ -109,6 +135,6 @@ class KeyCounter:
     def restore(self, state: dict[str, Any]) -> None:
         """Takes a state that `snapshot` gave."""
         self.counts = {key: n for written, n in state["counts"] if (key := read_key(written)) is not None}
-        self.total, self.committed = state["total"], state["committed"]
+        self.total, self.committed, self.unkeyed = state["total"], state["committed"], state["unkeyed"]
         self.max_repeat, self.max_tool = state["maxRepeat"], state["maxTool"]
         self.max_key = read_key(state["maxKey"])

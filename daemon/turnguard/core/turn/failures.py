@@ -12,6 +12,8 @@ It looks at each batch once all its results are there. What it tracks is a key, 
 
 Everything else a batch can be resets to idle, by the first reason of `RESET_REASONS` that holds; or it says nothing:
 failures of a tool that also succeeded in the batch do not count, and a batch of other tools' successes changes nothing.
+
+A result counts for the tool that its call was known to be of when it came: re-keying a call later changes nothing here.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,10 @@
 """The gated tier: detectors that are prone to false alarms, on only while `model.skipLoopDetection` is false."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from turnguard.core.thresholds import (
     ACTION_STAGNATION_THRESHOLD,
@@ -19,6 +21,14 @@ from turnguard.core.turn.turn_guard import GLOBAL_TOOL_CALL_DUPLICATE
 ALTERNATING_TOOL_CALL_PATTERN = "alternating_tool_call_pattern"
 READ_FILE_LOOP = "read_file_loop"
 ACTION_STAGNATION = "action_stagnation"
+
+
+class Order(Struct):
+    """What the detectors that go by the order of calls knew before the latest one."""
+
+    alternation: list[tuple[str | None, str]]
+    read_window: ReadWindow
+    same_tool: Streak
 
 
 class Heuristics:
@@ -48,12 +58,38 @@ class Heuristics:
         )
         return [loop for loop in seen if loop is not None]
 
+    def order(self) -> Order:
+        """What goes by the order of calls, as it is now."""
+        window, same_tool = self.read_window, self.same_tool
+        return Order(
+            list(self.alternation.calls),
+            ReadWindow(window.recent, window.is_cold),
+            Streak(same_tool.of, same_tool.length),
+        )
+
+    def check_rekeyed(self, before: Request, now: Request, order: Order | None) -> Sequence[Loop]:
+        """Every loop that a call closes which turns out to be another one.
+
+        `order`: what `order` gave before it came, where it is the latest call and its place is known.
+        """
+        has_moved = self.requests.move(before.repeat_key, now.repeat_key, now.name)
+        seen = [self._duplicates_of(now) if has_moved else None]
+        if order is not None:
+            self.alternation.calls = list(order.alternation)
+            self.read_window = ReadWindow(order.read_window.recent, order.read_window.is_cold)
+            self.same_tool = Streak(order.same_tool.of, order.same_tool.length)
+            seen += [self._alternating(now), self._read_loop(now), self._stagnation(now)]
+        return [loop for loop in seen if loop is not None]
+
     def _duplicate(self, request: Request) -> Loop | None:
         """So many requests of one key anywhere in the turn. Stateful reads are judged by their results."""
+        self.requests.add(request.repeat_key, request.name)
+        return self._duplicates_of(request)
+
+    def _duplicates_of(self, request: Request) -> Loop | None:
         key = request.repeat_key
         if key is None:
             return None
-        self.requests.add(key, request.name)
         count = self.requests.counts.get(key, 0)
         if count < GLOBAL_DUPLICATE_THRESHOLD:
             return None

@@ -68,6 +68,12 @@ class StatefulReads(Struct):
             del self.pending[next(iter(self.pending))]
         self.pending[call_id] = key
 
+    def forget(self, call_id: str) -> bool:
+        """The result of a call is awaited no more; whether it was."""
+        is_awaited = call_id in self.pending
+        self.pending.pop(call_id, None)
+        return is_awaited
+
     def key_of(self, result: Result) -> str | None:
         """The key that a result belongs to; None when it belongs to no stateful read."""
         if result.id is not None:

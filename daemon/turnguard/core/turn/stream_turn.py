@@ -12,16 +12,20 @@ keep no state at all. A call counts in the detectors it reached.
 | new turn | 0 | cleared | cleared | cleared | cleared | cleared | cleared |
 
 Every one of them ends the response: its call ids are forgotten. Nothing in the table touches an open code fence.
+
+A call that is re-keyed moves to its new key wherever keys are counted. What goes by the order of calls (streaks,
+alternation, the read window) sees it as what it is now only if no call came after it and it came with less than full
+fidelity; else it stays there as what it was. A stateful read that is re-keyed awaits its result under the new key.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from turnguard.core.bounds import MAX_OPEN_CALLS
-from turnguard.core.guard import NO_FINDINGS, PASS, Batch, Needs, Ruling, Seal
+from turnguard.core.guard import NO_FINDINGS, PASS, Batch, Needs, Rekeying, Ruling, Seal
 from turnguard.core.identity import is_read_like
 from turnguard.core.thresholds import (
     GLOBAL_DUPLICATE_THRESHOLD,
@@ -30,7 +34,7 @@ from turnguard.core.thresholds import (
 )
 from turnguard.core.turn.cap import CapReason
 from turnguard.core.turn.counter import CountedKey, counted
-from turnguard.core.turn.heuristics import Heuristics
+from turnguard.core.turn.heuristics import Heuristics, Order
 from turnguard.core.turn.reads import STATEFUL_READ_TOOL, StatefulReads, fingerprint_of
 from turnguard.core.turn.repeats import Loop, Request, Streak
 from turnguard.core.turn.turn_guard import GLOBAL_TOOL_CALL_DUPLICATE, TURN_TOOL_CALL_CAP, TurnGuard, turn_key
@@ -56,11 +60,23 @@ NOTHING_REPORTED: list[str] = []
 """Stands for the reports of a session without any; never written to."""
 
 
+class Unsure(Struct):
+    """The latest call, which came with less than full fidelity, and what the order of the calls before it said."""
+
+    call_id: str
+    identical: Streak
+    git_streak: int
+    streak_results: int
+    streak_unchanged: int
+    order: Order | None
+
+
 class LoopDetectionService(TurnGuard):
     """Qwen Code's `LoopDetectionService` in the shape of a guard.
 
     `reported`: every loop type that fired in this session, in order; one call can fire several and is halted for the
-    last. `response_ids`: the call ids of the response at hand.
+    last. `response_ids`: the call ids of the response at hand. `unsure`: the latest call while it may be re-keyed and
+    judged again.
     """
 
     __slots__ = (
@@ -71,6 +87,7 @@ class LoopDetectionService(TurnGuard):
         "reads",
         "reported",
         "response_ids",
+        "unsure",
     )
 
     needs = Needs(facts=True, read=True, text=True)
@@ -84,6 +101,7 @@ class LoopDetectionService(TurnGuard):
         self.heuristics: Heuristics | None = None
         self.response_ids: dict[str, None] | None = None
         self.reported = NOTHING_REPORTED
+        self.unsure: Unsure | None = None
 
     def configure(self, settings: SettingsInForce) -> None:
         """Takes other settings from the next event on; a gate that closes takes its state along."""
@@ -107,6 +125,7 @@ class LoopDetectionService(TurnGuard):
             if self.is_disabled:
                 continue
             request, total = request_of(call), self.counter.total
+            self.unsure = None if call.fidelity == "full" or call.id is None else self._before(call.id)
             finding = self._check_call(request, call.id)
             if self.counter.total > total:
                 counted_keys.append(request.repeat_key)
@@ -118,6 +137,30 @@ class LoopDetectionService(TurnGuard):
                 self.refused_keys, self.refused_unseen = counted_keys, len(batch.calls) - index - 1
                 return Ruling([finding], frozenset(range(len(batch.calls))))
         return Ruling(refused=frozenset(copies)) if copies else PASS
+
+    def check_rekeyed(self, change: Rekeying) -> Sequence[Finding]:
+        """Counts the call under its new key, and judges it again where its place among the calls is known."""
+        if self.is_disabled:
+            return NO_FINDINGS
+        before, now = request_of(change.before), request_of(change.now)
+        if before == now:
+            return NO_FINDINGS
+        self._await_result_of(change.now.id, before, now)
+        has_moved = self.counter.move(before.repeat_key, now.repeat_key, now.name)
+        unsure = self.unsure if self.unsure is not None and self.unsure.call_id == change.now.id else None
+        finding = None
+        if unsure is not None:
+            finding = self._check_order(unsure, now)
+        if finding is None and has_moved:
+            finding = self.check_cap()
+        if finding is not None:
+            return [self._report(finding)]
+        if self.heuristics is None:
+            return NO_FINDINGS
+        loops = self.heuristics.check_rekeyed(before, now, None if unsure is None else unsure.order)
+        for loop in loops:
+            finding = self._report_heuristic(loop)
+        return NO_FINDINGS if finding is None else [finding]
 
     def receive(self, event: Event) -> Sequence[Finding]:
         """Reads text and thoughts, records results, and follows the turn."""
@@ -142,6 +185,7 @@ class LoopDetectionService(TurnGuard):
     def forgive(self, finding: Finding) -> None:
         """Clears what tripped. Stuck and duplicate are one signal, that a call repeats, wherever it is counted."""
         loop_type = finding.loop_type
+        self.unsure = None
         if loop_type == TURN_TOOL_CALL_CAP:
             self._forgive_cap(CapReason(str(finding.reason)))
             return
@@ -172,6 +216,7 @@ class LoopDetectionService(TurnGuard):
             "heuristics": None if self.heuristics is None else self.heuristics.snapshot(),
             "responseIds": list(self.response_ids or ()),
             "reported": self.reported,
+            "unsure": msgspec.to_builtins(self.unsure),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -185,6 +230,7 @@ class LoopDetectionService(TurnGuard):
         self.heuristics = None if heuristics is None else Heuristics.restored(heuristics)
         self.response_ids = dict.fromkeys(state["responseIds"]) or None
         self.reported = state["reported"] or NOTHING_REPORTED
+        self.unsure = msgspec.convert(state["unsure"], Unsure | None)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -214,6 +260,36 @@ class LoopDetectionService(TurnGuard):
         for loop in self.heuristics.check_call(request):
             finding = self._report_heuristic(loop)
         return finding
+
+    def _before(self, call_id: str) -> Unsure:
+        """What the order of the calls says before one that may be judged again."""
+        reads = self.reads or StatefulReads()
+        return Unsure(
+            call_id,
+            Streak(self.identical.of, self.identical.length),
+            self.git_streak,
+            reads.streak_results,
+            reads.streak_unchanged,
+            None if self.settings.skip_loop_detection else (self.heuristics or Heuristics()).order(),
+        )
+
+    def _await_result_of(self, call_id: str | None, before: Request, now: Request) -> None:
+        """A stateful read that became another one, or none, or was none."""
+        is_awaited = not before.is_stateful_read
+        if before.is_stateful_read and self.reads is not None and call_id is not None:
+            is_awaited = self.reads.forget(call_id)
+        if is_awaited and now.is_stateful_read:
+            self.reads = self.reads or StatefulReads()
+            self.reads.expect(call_id, now.key)
+
+    def _check_order(self, unsure: Unsure, now: Request) -> Finding | None:
+        """Puts the latest call as it is now in its own place in the streaks."""
+        self.identical = Streak(unsure.identical.of, unsure.identical.length)
+        self.git_streak = unsure.git_streak
+        if self.reads is not None:
+            self.reads.streak_results, self.reads.streak_unchanged = unsure.streak_results, unsure.streak_unchanged
+        loop = self._check_identical(now) or self._check_git_inspection(now)
+        return None if loop is None else self._finding(loop)
 
     def _check_always_on_safeties(self, request: Request) -> Finding | None:
         self.counter.add(request.repeat_key, request.name)
@@ -298,7 +374,7 @@ class LoopDetectionService(TurnGuard):
             self.heuristics.retry(is_continuation=event.continuation)
 
     def _fall_back(self) -> None:
-        self.response_ids = None
+        self.response_ids = self.unsure = None
         if self.heuristics is not None:
             self.heuristics.retry(is_continuation=False)
 
@@ -310,6 +386,7 @@ class LoopDetectionService(TurnGuard):
             self.heuristics.reset()
 
     def _clear_streaks(self) -> None:
+        self.unsure = None
         self.identical.clear()
         self.git_streak = 0
 

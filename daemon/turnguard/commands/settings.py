@@ -1,0 +1,112 @@
+"""`turnguard settings`: what holds in a directory and why, what is wrong in a file, and where files are."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET
+from rich.console import Console
+
+from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, WARNING, console, line, shown
+from turnguard.settings import files, given, places
+from turnguard.settings.layers import DEFAULT, PROJECT, USER
+from turnguard.settings.reference import schema_text
+from turnguard.settings.sources import Sources
+from turnguard.settings.table import FACES
+from turnguard_protocol.settings import SettingsProblem, SettingsReport, SettingValue
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the command; its exit code. Exits with MISUSE when the arguments cannot be understood."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    match arguments.action:
+        case "check":
+            return _check(parser, arguments.file)
+        case "path":
+            sys.stdout.write(f"{places.user_file()}\n")
+            return FINE
+        case "schema":
+            sys.stdout.write(schema_text())
+            return FINE
+        case _:
+            return _show(parser, arguments)
+
+
+def _show(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
+    project: Path = arguments.project
+    if not project.is_dir():
+        parser.error(f"{project} is no directory")
+    wrong = given.read_assignments(arguments.set).problems
+    if wrong:
+        parser.error("; ".join(map(files.describe, wrong)))
+    sources = Sources(arguments.face, environ=os.environ, assignments=arguments.set)
+    report = sources.report(str(project.absolute()))
+    problems = [] if report.problems is UNSET else report.problems
+    if arguments.json:
+        text = msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+        sys.stdout.write(f"{text}\n")
+    else:
+        _print_report(console(), report, problems)
+    return REFUSED if problems else FINE
+
+
+def _print_report(out: Console, report: SettingsReport, problems: Sequence[SettingsProblem]) -> None:
+    width = max(len(value.name) for value in report.values)
+    for value in report.values:
+        _print_value(out, value, width)
+    if problems:
+        out.print()
+        out.print(line(("What could not be taken; the rest holds:", BOLD)))
+        _print_problems(out, problems)
+
+
+def _print_value(out: Console, value: SettingValue, width: int) -> None:
+    style = QUIET if value.origin == DEFAULT else BOLD
+    origin = value.origin if value.source is UNSET else f"{value.origin}, {value.source}"
+    out.print(line(value.name.ljust(width), "  ", (shown(value.value), style), (f"  ({origin})", QUIET)))
+    for ignored in () if value.ignored is UNSET else value.ignored:
+        what = f"ignored {shown(ignored.value)} ({ignored.origin}): "
+        out.print(line((what, WARNING), ignored.why, indent=4))
+
+
+def _print_problems(out: Console, problems: Sequence[SettingsProblem]) -> None:
+    for problem in problems:
+        out.print(line((files.describe(problem), WARNING)))
+
+
+def _check(parser: argparse.ArgumentParser, file: Path) -> int:
+    """Reads a file as it would be read where it is: one in a directory `.turnguard` is a project's."""
+    file = file.absolute()
+    is_projects = file.parent.name == places.PROJECT_FILE.parent.name
+    origin, beneath = (PROJECT, file.parent.parent) if is_projects else (USER, None)
+    reading = files.read_file(file, origin, beneath=beneath)
+    if reading.digest is None and not reading.problems:
+        parser.error(f"there is no file {file}")
+    out = console()
+    _print_problems(out, reading.problems)
+    if not reading.problems:
+        out.print(line(f"{file}: nothing is wrong"))
+    return REFUSED if reading.problems else FINE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="turnguard settings",
+        description="Shows every setting that holds in a directory, where it comes from, and what was ignored.",
+        epilog="Exits with 0, with 1 when there are problems, with 2 when the arguments do not fit.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--project", type=Path, default=Path(), metavar="DIR", help="as in a session there")
+    parser.add_argument("--face", choices=FACES, default="serve", help="for which command; default: %(default)s")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="as given to that command")
+    parser.add_argument("--json", action="store_true", help="as turnguard/settings answers it")
+    actions = parser.add_subparsers(dest="action", metavar="action")
+    check = actions.add_parser("check", help="say what is wrong in one file")
+    check.add_argument("file", type=Path)
+    actions.add_parser("path", help="print where your own file is, or would be")
+    actions.add_parser("schema", help="print the JSON Schema of settings files")
+    return parser

@@ -1,0 +1,47 @@
+"""What the commands print: lines, coloured where a person reads them, and safe to show whatever a repository wrote."""
+
+import sys
+from typing import IO
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from turnguard.settings.table import Value
+
+FINE, REFUSED, MISUSE = 0, 1, 2
+"""Exit codes: all is well; there are problems, or it was not done; the arguments or the surroundings do not fit."""
+
+QUIET, BOLD, WARNING = "dim", "bold", "yellow"
+"""Styles of parts of a line."""
+
+
+def console(stream: IO[str] | None = None) -> Console:
+    """A console for stdout or another stream. It colours only on a terminal, and not there when NO_COLOR is set."""
+    stream = sys.stdout if stream is None else stream
+    return Console(file=stream, force_terminal=is_terminal(stream), soft_wrap=True, highlight=False, emoji=False)
+
+
+def is_terminal(stream: IO[str] | None) -> bool:
+    """Whether a stream is a terminal; None is one that was closed before turnguard began."""
+    return stream is not None and stream.isatty()
+
+
+def line(*parts: str | tuple[str, str], indent: int = 0) -> Text:
+    """A line of parts, each with a style or without. Of what it is given nothing can steer a terminal."""
+    styled = [(part, "") if isinstance(part, str) else part for part in parts]
+    return Text.assemble(" " * indent, *((harmless(text), style) for text, style in styled))
+
+
+def harmless(text: str) -> str:
+    """Text in which everything that is not seen, or that changes how the rest is seen, stands as an escape."""
+    return "".join(each if each.isprintable() else _escape(each) for each in text)
+
+
+def shown(value: Value) -> str:
+    """The whole of a setting's value, as JSON."""
+    return "not set" if value is None else msgspec.json.encode(value).decode()
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,197 @@
+"""A session under settings that may change while it runs.
+
+What a client says holds at once. What a file says holds at once where it is stricter than what was in force, and where
+it is looser only from the next turn on that the user starts: an agent can write files, and must not loosen the guard
+that watches it. Both are told.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from turnguard.core.guard import Seal
+from turnguard.core.joint import JointGuard
+from turnguard.core.session import SessionGuard
+from turnguard.settings.layers import (
+    CLIENT,
+    FROM_FILES,
+    LOOP_SHIELD,
+    PROJECT,
+    WORKSPACE,
+    Held,
+    Merged,
+    SettingsError,
+    in_force,
+    shown,
+)
+from turnguard.settings.problems import describe
+from turnguard.settings.sources import Found
+from turnguard.settings.table import BY_NAME, is_stricter
+from turnguard_protocol.events import Event, TurnStarted
+from turnguard_protocol.settings import IgnoredValue, SettingsInForce
+from turnguard_protocol.verdicts import NextStep, OverrideAction, SessionStatus, TurnSummary, Verdict
+
+USER_ORIGIN = "user"
+"""The origin of a turn that the user started."""
+
+NO_NOTICES: Sequence[str] = ()
+
+
+class InForce:
+    """What holds for sessions that were opened alike: a person's own settings, and the same as tightened by files.
+
+    `tightened` None: nothing tightens. `notices`: what to tell of it once. Raises SettingsError when the settings make
+    no sense together.
+    """
+
+    __slots__ = ("held", "notices", "own", "own_held", "tightened")
+
+    def __init__(self, own: Mapping[str, Held], held: Mapping[str, Held], notices: Sequence[str] = ()) -> None:
+        self.own_held = own
+        self.held = held
+        self.notices = notices
+        self.own = in_force(own)
+        tightened = in_force(held)
+        self.tightened = None if replace(tightened, places=self.own.places) == self.own else tightened
+
+    @property
+    def strictest(self) -> SettingsInForce:
+        """The settings with everything that tightens."""
+        return self.own if self.tightened is None else self.tightened
+
+    def without_loosening(self, before: "InForce") -> "InForce":
+        """The same, but for what files loosened against `before`; itself when they loosened nothing."""
+        own = _restrained(self.own_held, before.own_held)
+        held = _restrained(self.held, before.held)
+        if own is self.own_held and held is self.held:
+            return self
+        try:
+            return InForce(own, held, self.notices)
+        except SettingsError:
+            return InForce(_with_shield_of(own, before.own_held), _with_shield_of(held, before.held), self.notices)
+
+
+def in_force_of(merged: Merged, found: Found) -> InForce:
+    """What merged settings come to. Raises SettingsError."""
+    return InForce(merged.own, merged.held, notices_of(merged, found))
+
+
+class GuardedSession:
+    """One conversation with one agent, guarded under what is in force for it. Takes what `SessionGuard` takes.
+
+    `take` hands it other settings whenever there are any.
+    """
+
+    __slots__ = ("_current", "_guard", "_newest", "_notices", "agent_id", "cwd", "session_id")
+
+    def __init__(
+        self,
+        session_id: str,
+        settings: InForce,
+        *,
+        agent_id: str | None = None,
+        cwd: str | None = None,
+        seal: Seal | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.agent_id = agent_id
+        self.cwd = cwd
+        self._current = self._newest = settings
+        self._notices: Sequence[str] = settings.notices
+        own = SessionGuard(session_id, settings.own, agent_id=agent_id, cwd=cwd, seal=seal)
+        self._guard = own if settings.tightened is None else JointGuard(own, settings.own, settings.tightened)
+
+    def take(self, newest: InForce) -> None:
+        """Hears what is in force now for sessions like this one."""
+        if newest is self._newest:
+            return
+        told = self._newest.notices
+        self._newest = newest
+        self._notices = [*self._notices, *(notice for notice in newest.notices if notice not in told)]
+        self._put_in_force(newest.without_loosening(self._current))
+
+    def record(self, events: Sequence[Event]) -> Verdict:
+        """Applies events in order and answers one verdict over all of them. Raises EventError."""
+        if self._current is not self._newest and any(map(_is_start_by_user, events)):
+            self._put_in_force(self._newest)
+        verdict = self._guard.record(events)
+        if self._notices:
+            verdict.notices, self._notices = list(self._notices), NO_NOTICES
+        return verdict
+
+    def prepare_step(self) -> NextStep:
+        """Closes the step at hand and says what the next model request may use."""
+        return self._guard.prepare_step()
+
+    def override(self, action: OverrideAction, *, turn_id: str | None = None, calls: int | None = None) -> None:
+        """Gets past a halt, or switches all guards of the session off or on. Raises StaleTurnError."""
+        self._guard.override(action, turn_id=turn_id, calls=calls)
+
+    def close(self) -> TurnSummary | None:
+        """Ends the open turn and sums the last one up; None when there never was one."""
+        return self._guard.close()
+
+    def status(self) -> SessionStatus:
+        """How the session stands."""
+        return self._guard.status()
+
+    def _put_in_force(self, settings: InForce) -> None:
+        before, self._current = self._current, settings
+        guard, tightened = self._guard, settings.tightened
+        own = guard.own if isinstance(guard, JointGuard) else guard
+        if tightened is None:
+            self._guard = own
+            own.configure(settings.own)
+        elif isinstance(guard, JointGuard):
+            guard.configure(settings.own, tightened)
+        else:
+            self._guard = JointGuard(own, before.own, tightened)
+            self._guard.configure(settings.own, tightened)
+        changes = [
+            f"{name} is now {shown(held.value)} ({held.origin}), it was {shown(before.held[name].value)}"
+            for name, held in settings.held.items()
+            if held.value != before.held[name].value and FROM_FILES & {held.origin, before.held[name].origin}
+        ]
+        if changes:
+            self._notices = [*self._notices, f"Settings have changed: {'; '.join(changes)}."]
+
+
+def notices_of(merged: Merged, found: Found) -> list[str]:
+    """What a person should hear of a session's settings: problems in files, values that do not hold, and why."""
+    notices = [f"Settings: {describe(problem)}" for problem in found.problems]
+    by_origin: dict[str, list[str]] = {}
+    for name, values in merged.ignored.items():
+        for ignored in values:
+            by_origin.setdefault(ignored.origin, []).append(_ignored(name, ignored))
+    for origin, values in by_origin.items():
+        way_out = f" To accept them: turnguard trust {found.project}" if origin == PROJECT else ""
+        where = f"the {origin}'s file {found.tightening[0].source}" if origin == PROJECT else f"the {origin}"
+        notices.append(f"Settings of {where} that do not hold: {'; '.join(values)}.{way_out}")
+    return notices
+
+
+def _ignored(name: str, ignored: IgnoredValue) -> str:
+    return f"{name} {shown(ignored.value)} ({ignored.why})"
+
+
+def _is_start_by_user(event: Event) -> bool:
+    return type(event) is TurnStarted and event.origin == USER_ORIGIN
+
+
+def _restrained(newest: Mapping[str, Held], before: Mapping[str, Held]) -> Mapping[str, Held]:
+    """The newest values, with those of before where a file loosened them; the newest mapping itself if none did."""
+    kept = {name: before[name] for name, held in newest.items() if _is_loosened_by_file(name, held, before[name])}
+    return {**newest, **kept} if kept else newest
+
+
+def _is_loosened_by_file(name: str, held: Held, before: Held) -> bool:
+    if held.value == before.value or before.origin.startswith(CLIENT):
+        return False
+    if held.origin.startswith(CLIENT) and before.origin not in {PROJECT, WORKSPACE}:
+        return False
+    return held.value is None or not is_stricter(BY_NAME[name], held.value, before.value)
+
+
+def _with_shield_of(held: Mapping[str, Held], before: Mapping[str, Held]) -> Mapping[str, Held]:
+    """Values with loopShield as it was before: half of an old table and half of a new one need not fit together."""
+    return {name: before[name] if name.startswith(LOOP_SHIELD) else each for name, each in held.items()}
