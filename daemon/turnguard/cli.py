@@ -1,6 +1,7 @@
 """The command line. What a command needs is imported when it runs: a hook must not wait for a language server."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from turnguard import __version__
@@ -17,6 +18,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    if argv and argv[0] == "acp":  # what follows `--` is the agent's, and argparse would look at it
+        from turnguard.acp.command import main as acp
+
+        return acp(argv[1:])
     arguments, rest = _parser().parse_known_args(argv)
     if arguments.command == "demo":
         from turnguard.demo import main as demo
@@ -61,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="set a setting; a client's own stand above it"
     )
     serve.add_argument("--stdio", action="store_true", help="accepted because editors pass it; there is no other way")
+    commands.add_parser(
+        "acp", help="stand in front of an ACP agent: turnguard acp [options] -- AGENT...", add_help=False
+    )
     commands.add_parser("settings", help="show which settings hold in a directory, and why", add_help=False)
     commands.add_parser("trust", help="let a project's settings file loosen settings too", add_help=False)
     commands.add_parser("demo", help="show a stuck turn being stopped and a productive one going on", add_help=False)

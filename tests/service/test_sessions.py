@@ -6,8 +6,9 @@ import pytest
 from tests.build import call, calls, distinct
 from turnguard.core.bounds import IDLE_SESSION_SECONDS, MAX_TOLD_FINDINGS
 from turnguard.service.errors import INVALID_PARAMS, REQUEST_FAILED, STALE_TURN, UNKNOWN_SESSION, RequestError
-from turnguard.service.sessions import Sessions, seal_of
+from turnguard.service.sessions import Sessions
 from turnguard.settings.layers import Merged
+from turnguard.settings.places import seal_of
 from turnguard_protocol.events import Call, ToolCalls, TurnStarted
 from turnguard_protocol.methods import (
     CloseSession,

@@ -8,35 +8,61 @@ answer counts: with a project's file no verdict is milder than it would be witho
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import UNSET
+
 from turnguard.core.bounds import MAX_LISTED_FINDINGS
-from turnguard.core.session import STRICTNESS, SessionGuard
-from turnguard_protocol.events import Event
+from turnguard.core.session import STRICTNESS, EventError, SessionGuard, StaleTurnError
+from turnguard_protocol.events import Event, ToolCalls, TurnEnded, TurnStarted
 from turnguard_protocol.settings import SettingsInForce
-from turnguard_protocol.verdicts import Finding, NextStep, OverrideAction, SessionStatus, TurnSummary, Verdict
+from turnguard_protocol.verdicts import Action, Finding, NextStep, OverrideAction, SessionStatus, TurnSummary, Verdict
 
 
 class JointGuard:
     """The guard of a session whose project tightened settings. Takes what `SessionGuard` takes.
 
-    `own` goes on as it is; the second guard begins where it stands.
+    `own` goes on as it is; the second guard begins where it stands. Turns have the ids that `own` gives them.
+    `_refused`: the ids of the calls of the last batch that `own` took for admitted, and that may not run.
     """
 
-    __slots__ = ("own", "project")
+    __slots__ = ("_only_own_watches", "_refused", "own", "project")
 
     def __init__(self, own: SessionGuard, own_settings: SettingsInForce, tightened: SettingsInForce) -> None:
         self.own = own
         self.project = own.beside(own_settings)
-        self.project.configure(tightened)
+        self._refused: Sequence[str] = ()
+        self.configure(own_settings, tightened)
 
     def configure(self, own: SettingsInForce, tightened: SettingsInForce) -> None:
         """Puts other settings in force from the next event on."""
+        self._only_own_watches = own.shadow and not tightened.shadow
         self.own.configure(own)
         self.project.configure(tightened)
 
     def record(self, events: Sequence[Event]) -> Verdict:
-        """Applies events to both. Raises EventError when either cannot take one; then none of them was applied."""
-        self.project.validate(events)
-        return stricter(self.own.record(events), self.project.record(events))
+        """Applies events to both. Raises EventError when `own` cannot take one; then none of them was applied.
+
+        Of a record that only the second guard cannot take it hears where turns begin and end: a project must not have
+        a host's requests fail, since a host goes on where it has no answer.
+        """
+        heard = self._takable(events)
+        own, project = self.own.record(events), self.project.record(heard)
+        if len(heard) < len(events) and project.action is not Action.HALT:
+            project.admitted = own.admitted
+        if self._only_own_watches:
+            own.findings, own.user_message = [], UNSET
+        verdict = stricter(own, project)
+        if events and type(last := events[-1]) is ToolCalls:
+            refused = set(own.admitted).difference(verdict.admitted)
+            ids = (last.calls[index].id for index in sorted(refused))
+            self._refused = [call_id for call_id in ids if call_id is not None]
+        return verdict
+
+    def _takable(self, events: Sequence[Event]) -> Sequence[Event]:
+        try:
+            self.project.validate(events)
+        except EventError:
+            return [event for event in events if type(event) is TurnStarted or type(event) is TurnEnded]
+        return events
 
     def prepare_step(self) -> NextStep:
         """Closes the step of both; what either withholds is withheld."""
@@ -48,9 +74,22 @@ class JointGuard:
         return NextStep(tool_choice=choice, active_tools=tools, state=project.state or own.state)
 
     def override(self, action: OverrideAction, *, turn_id: str | None = None, calls: int | None = None) -> None:
-        """Gets past a halt of either, or switches both off or on. Raises StaleTurnError."""
-        self.own.override(action, turn_id=turn_id, calls=calls)
-        self.project.override(action, turn_id=turn_id, calls=calls)
+        """Gets past a halt of either, or switches both off or on. Raises StaleTurnError.
+
+        Where only the project's settings halted the turn, only their cap is raised, and the batch may come again.
+        """
+        own, project = self.own.status(), self.project.status()
+        is_only_project = project.state == "halted" != own.state
+        # A halted turn outlives its end, so the other guard can be in a later one.
+        current = {own.turn_id, project.turn_id if is_only_project else own.turn_id}
+        if turn_id is not None and turn_id not in current:
+            raise StaleTurnError(None if own.turn_id is UNSET else own.turn_id)
+        if not (is_only_project and action == "raiseCap"):
+            self.own.override(action, calls=calls)
+        self.project.override(action, calls=calls)
+        if self._refused:
+            self.own.take_back(self._refused)
+            self._refused = ()
 
     def close(self) -> TurnSummary | None:
         """Ends the open turn of both, and sums it up."""
@@ -68,23 +107,28 @@ class JointGuard:
     def status(self) -> SessionStatus:
         """How the session stands: as the guard that halted it, else as the one with the tighter settings."""
         own, project = self.own.status(), self.project.status()
-        return own if own.state == "halted" != project.state else project
+        status = own if own.state == "halted" != project.state else project
+        status.turn_id = own.turn_id
+        return status
 
     def snapshot(self) -> dict[str, Any]:
         """The state of both as plain JSON-like values."""
-        return {"own": self.own.snapshot(), "project": self.project.snapshot()}
+        return {"own": self.own.snapshot(), "project": self.project.snapshot(), "refused": list(self._refused)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes a state that `snapshot` gave under the same settings."""
         self.own.restore(state["own"])
         self.project.restore(state["project"])
+        self._refused = state["refused"]
 
 
 def stricter(own: Verdict, project: Verdict) -> Verdict:
     """The stricter of two verdicts over the same events, with what the other found besides."""
     strict, other = (own, project) if STRICTNESS[own.action] > STRICTNESS[project.action] else (project, own)
+    strict.turn_id = own.turn_id
     strict.findings = _together(strict.findings, other.findings)
-    strict.admitted = [index for index in strict.admitted if index in set(other.admitted)]
+    others_admitted = set(other.admitted)
+    strict.admitted = [index for index in strict.admitted if index in others_admitted]
     strict.user_message = strict.user_message or other.user_message
     strict.model_message = strict.model_message or other.model_message
     return strict

@@ -26,6 +26,7 @@ from turnguard_protocol.events import (
     CallRekeyed,
     Event,
     Fallback,
+    Result,
     Retry,
     StateChanged,
     StepFinished,
@@ -163,6 +164,12 @@ class SessionGuard:
             if raised or turn.halt or turn.refusals:
                 self._go_on(turn, raised)
                 turn.note_override(action, raised)
+
+    def take_back(self, call_ids: Sequence[str]) -> None:
+        """Hears of calls that were admitted here, and that something else refused: they may come again as they are."""
+        event = identify(ToolResults([Result(each, status="notStarted") for each in call_ids]), self._stack.needs)
+        if type(event) is ToolResults and not self._is_disabled:
+            self._stack.tell_late(event)
 
     def close(self) -> TurnSummary | None:
         """Ends the open turn and sums the last one up; None when there never was one."""

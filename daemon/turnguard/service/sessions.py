@@ -4,7 +4,7 @@ Each method answers one request of the protocol. What it has to tell besides goe
 the answer, and into `changed`, to be sent a few times a second.
 """
 
-import hmac
+import contextlib
 import secrets
 import time
 from collections.abc import Callable
@@ -15,12 +15,11 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from turnguard.core.bounds import IDLE_SESSION_SECONDS, MAX_SESSIONS, MAX_TOLD_FINDINGS
-from turnguard.core.guard import Seal
 from turnguard.core.session import EventError, StaleTurnError
 from turnguard.service.errors import REQUEST_FAILED, STALE_TURN, UNKNOWN_SESSION, RequestError, invalid_params
 from turnguard.settings.guarded import GuardedSession, InForce, in_force_of
 from turnguard.settings.layers import CLIENT, WORKSPACE, Layer, Merged, SettingsError, values_of
-from turnguard.settings.places import install_salt
+from turnguard.settings.places import install_salt, seal_of
 from turnguard.settings.problems import describe
 from turnguard.settings.sources import Found, Sources, reported
 from turnguard_protocol.events import ToolCalls
@@ -38,8 +37,6 @@ from turnguard_protocol.methods import (
 )
 from turnguard_protocol.settings import Settings, SettingsReport
 from turnguard_protocol.verdicts import Action, NextStep, SessionState, SessionStatus, Totals, TurnSummary, Verdict
-
-_DIGEST_CHARACTERS = 32
 
 
 class Notice(NamedTuple):
@@ -82,15 +79,6 @@ class Session:
         """The guard, which takes up what is in force now when it is needed."""
         self._guard.take(self.origin.in_force)
         return self._guard
-
-
-def seal_of(salt: bytes) -> Seal:
-    """A seal whose digests can be compared with those of the same salt and with nothing else."""
-
-    def seal(key: str) -> str:
-        return hmac.digest(salt, key.encode("utf-8", "surrogatepass"), "sha256").hex()[:_DIGEST_CHARACTERS]
-
-    return seal
 
 
 class Sessions:
@@ -244,8 +232,12 @@ class Sessions:
     def _refresh(self, origin: Origin) -> None:
         """Takes up what files say by now."""
         found = self._sources.found(origin.cwd)
-        if found is not origin.found:
-            origin.found, origin.in_force = found, self._in_force(origin, found)
+        if found is origin.found:
+            return
+        origin.found = found
+        # What a client says need not make sense without the other half in a file: then what held goes on.
+        with contextlib.suppress(SettingsError):
+            origin.in_force = self._in_force(origin, found)
 
     def _drop_idle(self, now: float) -> None:
         """Forgets the sessions nobody spoke of for too long; looks only when the first of them can be due."""

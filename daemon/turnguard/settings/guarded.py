@@ -14,17 +14,17 @@ from turnguard.core.joint import JointGuard
 from turnguard.core.session import SessionGuard
 from turnguard.settings.layers import (
     CLIENT,
-    FROM_FILES,
     LOOP_SHIELD,
+    OF_AGENTS,
     PROJECT,
     WORKSPACE,
     Held,
     Merged,
     SettingsError,
     in_force,
-    shown,
+    is_from_file,
 )
-from turnguard.settings.problems import describe
+from turnguard.settings.problems import brief, describe, printable
 from turnguard.settings.sources import Found
 from turnguard.settings.table import BY_NAME, is_stricter
 from turnguard_protocol.events import Event, TurnStarted
@@ -105,15 +105,18 @@ class GuardedSession:
         """Hears what is in force now for sessions like this one."""
         if newest is self._newest:
             return
-        told = self._newest.notices
+        told = {*self._newest.notices, *self._notices}
         self._newest = newest
         self._notices = [*self._notices, *(notice for notice in newest.notices if notice not in told)]
         self._put_in_force(newest.without_loosening(self._current))
 
     def record(self, events: Sequence[Event]) -> Verdict:
         """Applies events in order and answers one verdict over all of them. Raises EventError."""
-        if self._current is not self._newest and any(map(_is_start_by_user, events)):
+        if self._is_waiting and any(map(_is_start_by_user, events)):
+            # A record that cannot be taken changes nothing, so it is looked at before.
+            self._own.validate(events)
             self._put_in_force(self._newest)
+            self._guard = self._own if self._current.tightened is None else self._guard
         verdict = self._guard.record(events)
         if self._notices:
             verdict.notices, self._notices = list(self._notices), NO_NOTICES
@@ -135,25 +138,34 @@ class GuardedSession:
         """How the session stands."""
         return self._guard.status()
 
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether something waits for a turn of the user's: what files loosened, or to be without the second guard."""
+        is_joint = isinstance(self._guard, JointGuard)
+        return self._current is not self._newest or (is_joint and self._current.tightened is None)
+
+    @property
+    def _own(self) -> SessionGuard:
+        return self._guard.own if isinstance(self._guard, JointGuard) else self._guard
+
     def _put_in_force(self, settings: InForce) -> None:
         before, self._current = self._current, settings
-        guard, tightened = self._guard, settings.tightened
-        own = guard.own if isinstance(guard, JointGuard) else guard
-        if tightened is None:
-            self._guard = own
-            own.configure(settings.own)
-        elif isinstance(guard, JointGuard):
-            guard.configure(settings.own, tightened)
+        if not isinstance(self._guard, JointGuard) and settings.tightened is not None:
+            self._guard = JointGuard(self._guard, before.own, settings.tightened)
+        if isinstance(self._guard, JointGuard):
+            # Also where nothing tightens any more: what the second guard halted stays halted for its turn.
+            self._guard.configure(settings.own, settings.strictest)
         else:
-            self._guard = JointGuard(own, before.own, tightened)
-            self._guard.configure(settings.own, tightened)
+            self._guard.configure(settings.own)
         changes = [
-            f"{name} is now {shown(held.value)} ({held.origin}), it was {shown(before.held[name].value)}"
+            f"{name} is now {brief(held.value)} ({held.origin}), it was {brief(before.held[name].value)}"
             for name, held in settings.held.items()
-            if held.value != before.held[name].value and FROM_FILES & {held.origin, before.held[name].origin}
+            if held.value != before.held[name].value
+            and (is_from_file(held.origin) or is_from_file(before.held[name].origin))
         ]
         if changes:
-            self._notices = [*self._notices, f"Settings have changed: {'; '.join(changes)}."]
+            told = printable(f"Settings have changed: {'; '.join(changes)}.")
+            self._notices = [*self._notices, told]
 
 
 def notices_of(merged: Merged, found: Found) -> list[str]:
@@ -166,12 +178,12 @@ def notices_of(merged: Merged, found: Found) -> list[str]:
     for origin, values in by_origin.items():
         way_out = f" To accept them: turnguard trust {found.project}" if origin == PROJECT else ""
         where = f"the {origin}'s file {found.tightening[0].source}" if origin == PROJECT else f"the {origin}"
-        notices.append(f"Settings of {where} that do not hold: {'; '.join(values)}.{way_out}")
+        notices.append(printable(f"Settings of {where} that do not hold: {'; '.join(values)}.{way_out}"))
     return notices
 
 
 def _ignored(name: str, ignored: IgnoredValue) -> str:
-    return f"{name} {shown(ignored.value)} ({ignored.why})"
+    return f"{name} {brief(ignored.value)} ({ignored.why})"
 
 
 def _is_start_by_user(event: Event) -> bool:
@@ -185,11 +197,18 @@ def _restrained(newest: Mapping[str, Held], before: Mapping[str, Held]) -> Mappi
 
 
 def _is_loosened_by_file(name: str, held: Held, before: Held) -> bool:
-    if held.value == before.value or before.origin.startswith(CLIENT):
+    if held.value == before.value or (held.value is not None and is_stricter(BY_NAME[name], held.value, before.value)):
         return False
-    if held.origin.startswith(CLIENT) and before.origin not in {PROJECT, WORKSPACE}:
-        return False
-    return held.value is None or not is_stricter(BY_NAME[name], held.value, before.value)
+    if before.origin.startswith(CLIENT):
+        return before.origin == CLIENT and _is_agents_of_file(held.origin)
+    if held.origin.startswith(CLIENT):
+        return before.origin in {PROJECT, WORKSPACE} or _is_agents_of_file(before.origin)
+    return True
+
+
+def _is_agents_of_file(origin: str) -> bool:
+    """Whether a value comes from an agent's block in a file, which stands above what a client says for all agents."""
+    return origin.endswith(OF_AGENTS) and is_from_file(origin)
 
 
 def _with_shield_of(held: Mapping[str, Held], before: Mapping[str, Held]) -> Mapping[str, Held]:

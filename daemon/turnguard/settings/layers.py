@@ -14,6 +14,7 @@ from turnguard.core.budget.errors import ConfigError
 from turnguard.core.budget.guard import machine_of
 from turnguard.core.rolling.config import resolve_loop_detection
 from turnguard.core.thresholds import DEFAULT_MAX_TOOL_CALLS_PER_TURN
+from turnguard.settings.problems import brief
 from turnguard.settings.table import BY_NAME, ROWS, Face, Value, is_stricter
 from turnguard_protocol.settings import (
     IgnoredValue,
@@ -40,8 +41,16 @@ LOOP_DETECTION = "tools.loopDetection"
 LOOP_SHIELD = "loopShield."
 AGENTS = "agents.list"
 
+OF_AGENTS = f" ({AGENTS})"
+"""What the origin of a value ends with that comes from an agent's block, which is laid over all layers."""
+
 ORDERED_THRESHOLDS = ("warningThreshold", "criticalThreshold", "globalCircuitBreakerThreshold")
 """Each is above the one before it."""
+
+
+def is_from_file(origin: str) -> bool:
+    """Whether a value of this origin is one that a file can change."""
+    return origin.removesuffix(OF_AGENTS) in FROM_FILES
 
 
 class SettingsError(ValueError):
@@ -87,7 +96,8 @@ class Merged:
 
     `layers` are a person's own, low to high; each of `tightening` may only tighten what those before it say.
     `agent_id`: whose block of `agents.list` is laid over the global `tools.loopDetection`. `own` is what holds without
-    `tightening`, `held` what holds with it.
+    `tightening`, `held` what holds with it. `error`: what made no sense in `layers` together; what others than a client
+    say of it is ignored then.
     """
 
     def __init__(
@@ -100,8 +110,9 @@ class Merged:
     ) -> None:
         self.ignored: dict[str, list[IgnoredValue]] = {}
         self.own = self._merge(layers, agent_id, face)
-        if _shield_error(self.own) is not None:
-            self.own = self._merge(self._without_shields_of_files(layers), agent_id, face)
+        self.error = _shield_error(self.own)
+        if self.error is not None:
+            self.own = self._merge(self._without_shields(layers), agent_id, face)
         self.held = dict(self.own)
         for layer in tightening:
             self._tighten(layer)
@@ -135,13 +146,13 @@ class Merged:
         if agent is None:
             return held
         values = values_of(msgspec.convert({"tools": agent.get("tools")}, Settings))
-        return combined(held, Layer(f"{agents.origin} ({AGENTS})", values, agents.source))
+        return combined(held, Layer(f"{agents.origin}{OF_AGENTS}", values, agents.source))
 
-    def _without_shields_of_files(self, layers: Iterable[Layer]) -> list[Layer]:
-        """The layers without what files say of loopShield, where that cannot hold: it must not stop a session."""
+    def _without_shields(self, layers: Iterable[Layer]) -> list[Layer]:
+        """The layers without what any but a client says of loopShield: what cannot hold must not stop a session."""
         kept: list[Layer] = []
         for layer in layers:
-            dropped = {name for name in layer.values if layer.origin in FROM_FILES and name.startswith(LOOP_SHIELD)}
+            dropped = {name for name in layer.values if layer.origin != CLIENT and name.startswith(LOOP_SHIELD)}
             self._ignore_together(dropped, layer, self.own)
             kept.append(layer._replace(values={name: layer.values[name] for name in layer.values.keys() - dropped}))
         return kept
@@ -157,7 +168,7 @@ class Merged:
                 self.held[name] = Held(value, layer.origin, layer.source)
                 tightened.add(name)
             else:
-                stands = f"is {shown(held.value)}" if held.value is not None else "is not set"
+                stands = f"is {brief(held.value)}" if held.value is not None else "is not set"
                 why = f"a {layer.origin} may only tighten, and {name} {stands} ({held.origin})"
                 self.ignored.setdefault(name, []).append(IgnoredValue(layer.origin, value, why))
         shields = {name for name in tightened if name.startswith(LOOP_SHIELD)}
@@ -193,11 +204,6 @@ def in_force(held: Mapping[str, Held]) -> SettingsInForce:
         shadow=held["turnguard.shadow"].value,
         places={name: each.source for name, each in held.items() if each.source},
     )
-
-
-def shown(value: Value) -> str:
-    """A setting's value as people write it."""
-    return msgspec.json.encode(value).decode()
 
 
 def _loop_detection(held: Mapping[str, Held]) -> dict[str, Any]:

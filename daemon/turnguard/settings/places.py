@@ -1,6 +1,7 @@
 """Where settings and state are: a person's directories, a project's file, and files that nobody else may read."""
 
 import functools
+import hmac
 import logging
 import os
 import secrets
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import platformdirs
 
+from turnguard.core.guard import Seal
 from turnguard.settings.regular_file import RefusedFileError, read_regular
 
 APP = "turnguard"
@@ -19,6 +21,8 @@ PROJECT_FILE = Path(".turnguard", "settings.json")
 
 SALT_BYTES = 32
 PRIVATE_DIRECTORY = 0o700
+DIGEST_CHARACTERS = 32
+"""Of a digest that leaves the process."""
 
 _OTHERS_MAY_READ = stat.S_IRWXG | stat.S_IRWXO
 
@@ -77,6 +81,15 @@ def install_salt() -> bytes:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         log.warning("no lasting salt, digests compare within this process only: %s: %s", state_dir() / "salt", why)
         return secrets.token_bytes(SALT_BYTES)
+
+
+def seal_of(salt: bytes) -> Seal:
+    """A seal whose digests can be compared with those of the same salt and with nothing else."""
+
+    def seal(key: str) -> str:
+        return hmac.digest(salt, key.encode("utf-8", "surrogatepass"), "sha256").hex()[:DIGEST_CHARACTERS]
+
+    return seal
 
 
 def is_ours(status: os.stat_result) -> bool:

@@ -79,9 +79,18 @@ def describe(problem: SettingsProblem) -> str:
         what = problem.message
     else:
         what = f"{problem.path}: {problem.message}"
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in f"{place}: {what}"
-    )
+    return printable(f"{place}: {what}")
+
+
+def printable(text: str) -> str:
+    """A text in which nothing can steer a terminal, reorder what stands around it or hide."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def brief(value: Any) -> str:
+    """A value as JSON writes it; of a long one the beginning."""
+    text = shown(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def shown(value: Any) -> str:

@@ -1,0 +1,169 @@
+"""The agent's lines: what it tells, what it asks, and what it answers."""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import UNSET, Raw
+
+from turnguard.acp.client_requests import Asked
+from turnguard.acp.connection import Connection, Handler, id_of
+from turnguard.acp.messages import Initialized, Message, RequestId, UndecodedUpdate, member, read, text
+from turnguard.acp.outgoing import Out
+from turnguard.acp.session import Session
+from turnguard.acp.turn import origin_of
+from turnguard_protocol.events import TurnOutcome
+
+UNGUARDED = (
+    "turnguard: version {version} of the Agent Client Protocol was agreed on; it passes unguarded, since only version "
+    "1 is understood."
+)
+
+
+class AgentLines:
+    """Takes them, one by one. `say` is told what is to be said on stderr."""
+
+    __slots__ = ("_connection", "_handlers", "_say")
+
+    def __init__(self, connection: Connection, say: Callable[[str], None]) -> None:
+        self._connection = connection
+        self._say = say
+        self._handlers: Mapping[str | None, Handler] = {
+            None: self._answers,
+            "session/update": self._update,
+            "session/request_permission": self._permission,
+            "elicitation/create": self._elicitation,
+            "fs/write_text_file": self._acts,
+            "terminal/create": self._acts,
+            "terminal/output": self._terminal_output,
+            "$/cancel_request": self._cancel_request,
+            "_qwencode/start_turn": self._begins,
+            "_qwencode/end_turn": self._ends,
+        }
+
+    def take(self, message: Message, line: bytes, now: float) -> Out | None:
+        """What becomes of a line; None: forward it unchanged."""
+        handler = self._handlers.get(message.method)
+        return None if handler is None else handler(message, line, now)
+
+    # --- what it tells ------------------------------------------------------------------------------------------------
+
+    def _update(self, message: Message, line: bytes, now: float) -> Out | None:
+        params = message.params
+        session, update = self._connection.known(params.session_id), params.update
+        if update is None:
+            return None
+        if session is None:
+            session = self._session_by_chance(params.session_id, is_undecoded=type(update) is UndecodedUpdate)
+            if session is None:
+                return None
+        out = session.update(update, line, now)
+        return None if out is None else self._connection.settled(session, out)
+
+    def _session_by_chance(self, session_id: str | None, *, is_undecoded: bool) -> Session | None:
+        """The session of an update that names none we know.
+
+        It is one that is just being forked; or the line could not be read, and only one session is at work.
+        """
+        connection = self._connection
+        if is_undecoded:
+            live = [session for session in connection.sessions.values() if session.turns.is_live]
+            return live[0] if len(live) == 1 else None
+        return connection.session(session_id) if session_id is not None and connection.asked.forks else None
+
+    def _begins(self, message: Message, line: bytes, now: float) -> Out | None:
+        params = member(Raw(line), "params")
+        session_id, turn_id = message.params.session_id, text(member(params, "turnId"))
+        if session_id is None or turn_id is None:
+            return None
+        session, origin = self._connection.session(session_id), origin_of(text(member(params, "source")))
+        return self._connection.settled(session, session.agent_begins(turn_id, origin, line, now))
+
+    def _ends(self, message: Message, line: bytes, now: float) -> Out | None:
+        session, turn_id = self._session_of(message), text(member(Raw(line), "params", "turnId"))
+        if session is None or turn_id is None:
+            return None
+        return self._connection.settled(session, session.agent_ends(turn_id, line, now))
+
+    def _cancel_request(self, message: Message, line: bytes, now: float) -> Out | None:
+        """The client was told already when turnguard answered the agent in its place."""
+        request_id = message.params.request_id
+        is_told = request_id is not None and self._connection.open_requests.is_answered(request_id)
+        return Out() if is_told else None
+
+    # --- what it asks -------------------------------------------------------------------------------------------------
+
+    def _permission(self, message: Message, line: bytes, now: float) -> Out | None:
+        session, request_id, asked = self._session_of(message), id_of(message), message.params.tool_call
+        if session is None or request_id is None or asked is None:
+            return None
+        return self._connection.settled(session, session.permission(request_id, asked, line, now))
+
+    def _elicitation(self, message: Message, line: bytes, now: float) -> Out | None:
+        session, request_id = self._session_of(message), id_of(message)
+        return None if session is None or request_id is None else session.elicitation(request_id)
+
+    def _acts(self, message: Message, line: bytes, now: float) -> Out | None:
+        session, request_id = self._session_of(message), id_of(message)
+        return None if session is None or request_id is None else session.acts(request_id)
+
+    def _terminal_output(self, message: Message, line: bytes, now: float) -> Out | None:
+        """What a command came to is, for some agents, only in the client's answer to this."""
+        session, request_id, terminal_id = self._session_of(message), id_of(message), message.params.terminal_id
+        if session is not None and request_id is not None and terminal_id is not None:
+            self._connection.terminal_outputs[request_id] = (session, terminal_id)
+        return None
+
+    def _session_of(self, message: Message) -> Session | None:
+        return self._connection.known(message.params.session_id)
+
+    # --- what it answers ----------------------------------------------------------------------------------------------
+
+    def _answers(self, message: Message, line: bytes, now: float) -> Out | None:
+        request_id, connection = id_of(message), self._connection
+        if request_id is None:
+            return None
+        if connection.asked.is_answered(request_id):
+            session = connection.known(connection.asked.session_of(request_id))
+            return Out() if session is None else connection.settled(session, session.answered_late(request_id, now))
+        asked = connection.asked.take(request_id)
+        if asked is None:
+            return None
+        if asked.kind == "prompt":
+            return self._prompt_answered(request_id, asked, message, line, now)
+        self._learn(request_id, asked, message)
+        return None
+
+    def _prompt_answered(
+        self, request_id: RequestId, asked: Asked, message: Message, line: bytes, now: float
+    ) -> Out | None:
+        session = self._connection.known(asked.session_id)
+        if session is None:
+            return None
+        outcome: TurnOutcome = "completed"
+        if message.result is UNSET:
+            outcome = "failed"
+        elif text(member(message.result, "stopReason")) == "cancelled":
+            outcome = "cancelled"
+        return self._connection.settled(session, session.answered(request_id, outcome, line, now))
+
+    def _learn(self, request_id: RequestId, asked: Asked, message: Message) -> None:
+        """Takes from an answer what there is to know; it is forwarded as it is."""
+        connection = self._connection
+        match asked.kind:
+            case "initialize":
+                if message.result is not UNSET:
+                    version = connection.agree(read(message.result, Initialized))
+                    if connection.is_unguarded:
+                        self._say(UNGUARDED.format(version=version))
+            case "new" | "fork":
+                session_id = text(member(message.result, "sessionId"))
+                if session_id is not None:
+                    connection.session(session_id, asked.cwd)
+            case "replay":
+                session = connection.known(asked.session_id)
+                if session is not None:
+                    session.turns.replay_ended(request_id)
+            case "close":
+                if message.error is UNSET:
+                    connection.drop(asked.session_id)
+            case "prompt" | "other":
+                pass

@@ -1,0 +1,188 @@
+"""`turnguard acp [options] -- AGENT...`: an ACP agent with the guard in front of it."""
+
+import argparse
+import math
+import os
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from turnguard import __version__
+from turnguard.acp.child import Child, NotStartedError
+from turnguard.acp.options import OnLoop, Options, StopAs
+from turnguard.acp.proxy import Proxy
+from turnguard.acp.record import Transcript
+from turnguard.acp.relay import Ends, Relay
+from turnguard.acp.told import STDERR, Told
+from turnguard.acp.turn import Guarded
+from turnguard.acp.watch import Signals, Waker, Watch
+from turnguard.settings.places import install_salt, seal_of
+from turnguard.settings.problems import describe
+from turnguard.settings.sourced import SourcedSession
+from turnguard.settings.sources import Sources
+
+MISUSE = 2
+"""The exit code when the arguments cannot be understood, or a file of theirs cannot be written."""
+
+SEPARATOR = "--"
+
+STOP_AS: tuple[StopAs, ...] = ("max_turn_requests", "cancelled", "error")
+ON_LOOP: tuple[OnLoop, ...] = ("halt", "ask", "warn")
+
+GuardFor = Callable[[str, str | None], Guarded]
+"""Makes the guards of a session, from its id and, where known, its directory."""
+
+
+class Choices(NamedTuple):
+    """What was chosen: the agent's command, options of the proxy, settings as NAME=VALUE, and files to write."""
+
+    agent: Sequence[str]
+    options: Options
+    assignments: Sequence[str] = ()
+    record: Path | None = None
+    log: Path | None = None
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the command; the agent's exit code. Exits with MISUSE when the arguments cannot be understood."""
+    choices = choices_of(argv)
+    if sys.platform == "win32":
+        return _complain("turnguard acp does not run on Windows yet")
+    sources = Sources("acp", assignments=choices.assignments)
+    problems = [describe(problem) for problem in sources.own_problems]
+    if problems:  # a guard that is not the one that was set would let money be spent
+        return _complain("it does not start, since settings cannot be taken:\n  " + "\n  ".join(problems))
+    return run(choices, guards(sources))
+
+
+def choices_of(argv: Sequence[str]) -> Choices:
+    """The choices that arguments make. Exits when they cannot be understood."""
+    at = argv.index(SEPARATOR) if SEPARATOR in argv else len(argv)
+    parser = _parser()
+    given = parser.parse_args(argv[:at])
+    agent = argv[at + 1 :]
+    if not agent:
+        parser.error("the agent's command is missing: turnguard acp [options] -- AGENT...")
+    options = Options(
+        stop_as=given.stop_as,
+        on_loop=given.on_loop,
+        note=given.note,
+        grace=given.grace,
+        kill_after=given.kill_after,
+    )
+    return Choices(agent, options, given.set, given.record, given.log)
+
+
+def guards(sources: Sources) -> GuardFor:
+    """Makes guards for sessions, under what these sources say."""
+    seal = seal_of(install_salt())
+    return lambda session_id, cwd: SourcedSession(session_id, sources, cwd=cwd, seal=seal)
+
+
+def run(choices: Choices, guard_for: GuardFor) -> int:
+    """Starts the agent and stands in front of it until it has ended; the code to exit with.
+
+    To be called once, from the main thread: from now on stdin and stdout belong to the protocol.
+    """
+    _open_standard_streams()
+    try:
+        told = Told(choices.log)
+        if choices.record is not None:
+            guard_for = _recorded(choices.record, guard_for, told.say)
+    except OSError as error:
+        return _complain(f"cannot write {error.filename}: {error.strerror}")
+    proxy = Proxy(guard_for, choices.options, version=__version__)
+    signals = Signals()
+    try:
+        child = Child(choices.agent, was_ignored=signals.was_ignored)
+    except NotStartedError as error:
+        _complain(str(error))
+        return error.exit_code
+    told.start()
+    told.note(f"turnguard {__version__} in front of {choices.agent[0]}, process {child.pid}")
+    waker = Waker()
+    ends = _ends(child)
+    relay = Relay(proxy, ends, waker.wake, told.say)
+    code = Watch(relay, child, waker, signals, ends.client_out).run()
+    told.note(f"the agent has ended, exit code {code}")
+    told.end()
+    return code
+
+
+def _open_standard_streams() -> None:
+    """What was closed before turnguard began leads nowhere now; else the next pipe would get its number."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _ends(child: Child) -> Ends:
+    """The ends of both sides. The client's are taken away from stdin and stdout: what is printed must not go there."""
+    ends = Ends(client_in=os.dup(0), client_out=os.dup(1), agent_in=child.stdin, agent_out=child.stdout)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return ends
+
+
+def _recorded(file: Path, guard_for: GuardFor, say: Callable[[str], None]) -> GuardFor:
+    """Guards whose events are written to a file as well. Raises OSError when it cannot be opened; it is appended to."""
+    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    is_broken = False
+
+    def write(line: bytes) -> None:
+        nonlocal is_broken
+        if is_broken:
+            return
+        try:
+            os.write(fd, line)
+        except OSError as error:
+            is_broken = True
+            say(f"turnguard: the transcript ends here, it cannot be written: {error.strerror}")
+
+    transcript = Transcript(write, secrets.token_bytes(32))
+    return lambda session_id, cwd: transcript.of(session_id, guard_for(session_id, cwd))
+
+
+def _complain(words: str) -> int:
+    with suppress(OSError):
+        os.write(STDERR, f"turnguard acp: {words}\n".encode("utf-8", "backslashreplace"))
+    return MISUSE
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not (seconds >= 0 and math.isfinite(seconds)):
+        raise ValueError(text)
+    return seconds
+
+
+_seconds.__name__ = "number of seconds"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="turnguard acp",
+        usage="turnguard acp [options] -- AGENT...",
+        description="Starts an ACP agent and stands between it and the client. Nothing changes until the agent loops; "
+        "then its turn ends, and the client is told why.",
+        epilog="Exits with the agent's exit code, or 128 and the number of the signal that ended it; with 127 or 126 "
+        "when it cannot be started, with 2 when the arguments do not fit.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--on-loop", choices=ON_LOOP, default="halt", help="end the turn, ask first, or only tell; default: halt")
+    add("--stop-as", choices=STOP_AS, default="max_turn_requests", help="what a halted prompt is answered with")
+    add("--grace", type=_seconds, default=15.0, metavar="SECONDS", help="for the agent to stop; default: 15")
+    add("--kill-after", type=_seconds, metavar="SECONDS", help="end an agent that goes on so long after the grace")
+    add("--no-note", dest="note", action="store_false", help="do not tell the model what was stopped")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, as `turnguard settings` names it")
+    add("--record", type=Path, metavar="FILE", help="append what the guards heard, for `turnguard replay`")
+    add("--log", type=Path, metavar="FILE", help="append what turnguard says, with times")
+    return parser

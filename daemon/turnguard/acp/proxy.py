@@ -1,0 +1,140 @@
+"""The proxy without its pipes: lines go in, and what is to be done with them comes out.
+
+It knows whose line it is, by direction, method, request id and session; what is done with it is the session's part.
+Ids of the two directions are two spaces, and in each `1` and `"1"` are two ids. What comes out is None, which means to
+forward the line as it is, wherever nothing was found; and so it is for everything that is not understood.
+"""
+
+from collections.abc import Callable
+from uuid import uuid4
+
+from turnguard.acp.agent_lines import AgentLines
+from turnguard.acp.batch import BATCH, Direction, taken_apart
+from turnguard.acp.client_lines import ClientLines
+from turnguard.acp.connection import Connection, Given
+from turnguard.acp.messages import decode
+from turnguard.acp.options import Options
+from turnguard.acp.outgoing import Out, Route
+from turnguard.acp.turn import Guarded
+
+FORWARD = None
+"""The line is passed on as it came."""
+
+FAULT = "turnguard: an error of its own, the lines pass on unguarded where it occurs: {where}"
+
+MAX_SAID = 20
+"""Different things that are said on stderr; nothing is said twice."""
+
+_FRAMES = 3
+
+
+def _unique() -> str:
+    return str(uuid4())
+
+
+class Proxy:
+    """One client, one agent, and what passes between them.
+
+    `guard_for` makes the guards of a session, from its id and its directory where that is known. `said` collects lines
+    for stderr, without line ends; whoever reads them empties it. `unique` gives texts that it never gave before.
+    """
+
+    def __init__(
+        self,
+        guard_for: Callable[[str, str | None], Guarded],
+        options: Options | None = None,
+        *,
+        version: str,
+        unique: Callable[[], str] = _unique,
+    ) -> None:
+        self.said: list[str] = []
+        self._already_said: set[str] = set()
+        self._connection = Connection(Given(guard_for, options or Options(), version, unique))
+        self._take_client = ClientLines(self._connection).take
+        self._take_agent = AgentLines(self._connection, self._say).take
+        self._is_killed = False
+
+    @property
+    def next_tick(self) -> float | None:
+        """When `tick` must be called next, in the clock of `now`; it may change with every call."""
+        return self._connection.next_tick
+
+    def from_client(self, line: bytes, now: float) -> Route | None:
+        """A line of the client's, with its line end. None: forward it unchanged."""
+        try:
+            if line[:1] == BATCH:
+                return taken_apart(line, now, self.from_client, "client")
+            message = decode(line)
+            out = None if message is None else self._take_client(message, line, now)
+            return FORWARD if out is None else out.route()
+        except Exception as error:
+            self._fault(error)
+            return FORWARD
+
+    def from_agent(self, line: bytes, now: float) -> Route | None:
+        """A line of the agent's, with its line end. None: forward it unchanged."""
+        if self._connection.is_unguarded:
+            return FORWARD
+        try:
+            if line[:1] == BATCH:
+                return taken_apart(line, now, self.from_agent, "agent")
+            message = decode(line)
+            if message is None:
+                self._connection.unread += bool(line.strip())
+                return FORWARD
+            out = self._take_agent(message, line, now)
+            return FORWARD if out is None else out.route()
+        except Exception as error:
+            self._fault(error)
+            return FORWARD
+
+    def unread(self, direction: Direction) -> None:
+        """A line went by that was too long to be looked at."""
+        self._connection.unread += direction == "agent"
+
+    def tick(self, now: float) -> Route | None:
+        """Does what is due."""
+        out = Out()
+        try:
+            self._connection.tick(now, out)
+            if out.kill_agent:
+                self._is_killed = True
+                self._connection.fail_pending(out)
+        except Exception as error:
+            self._fault(error)
+        return None if out.is_empty else out.route()
+
+    def agent_gone(self, now: float) -> Route | None:
+        """The agent's output ended: what the client is still to be told.
+
+        It is the end of a turn that was being stopped, and after `--kill-after` an error for everything it waits for.
+        """
+        out = Out()
+        try:
+            self._connection.agent_gone(out)
+            if self._is_killed:
+                self._connection.fail_pending(out)
+        except Exception as error:
+            self._fault(error)
+        self._connection.rest()
+        return None if out.is_empty else out.route()
+
+    def client_gone(self, now: float) -> None:
+        """The client's side ended: nobody is left to tell anything, and nothing is to be done in time."""
+        self._connection.rest()
+
+    def _fault(self, error: Exception) -> None:
+        """An error of our own changes nothing for the others. Only where it was is said: what came is private."""
+        self._connection.faults += 1
+        frames: list[str] = []
+        at = error.__traceback__
+        while at is not None:
+            frames.append(f"{at.tb_frame.f_code.co_name}:{at.tb_lineno}")
+            at = at.tb_next
+        where = " < ".join(reversed(frames[-_FRAMES:]))
+        self._say(FAULT.format(where=f"{type(error).__name__} in {where}"))
+
+    def _say(self, words: str) -> None:
+        if words not in self._already_said and len(self._already_said) < MAX_SAID:
+            self._already_said.add(words)
+            self.said.append(words)

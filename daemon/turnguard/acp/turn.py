@@ -1,0 +1,158 @@
+"""The turn machine of one ACP session: when a turn begins and ends, and what of the traffic belongs to it.
+
+Updates carry no prompt id, so they belong to the session's work at hand:
+
+    work      what the session was asked to do by a prompt, or what the agent said it began by itself; in order
+    running   the first of the works; its turn is the guard's turn
+    a turn    begins when a work comes to the front, ends when that work does
+    history   all updates while no work is there, and those of a session that is being loaded, resumed or forked
+
+The answer to a later prompt takes the works before it with it: an agent that feeds a prompt into the running turn never
+answers that prompt (codex-acp). An error does not: it can mean that a second prompt was refused (mistral-vibe).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from turnguard.acp.calls import Calls
+from turnguard.acp.messages import PermissionRequest, RequestId, Update
+from turnguard_protocol.events import Event, TurnEnded, TurnOutcome, TurnStarted, UserInput
+from turnguard_protocol.settings import SettingsReport
+from turnguard_protocol.verdicts import OverrideAction, SessionStatus, Verdict
+
+USER = "user"
+"""The origin of a turn that a prompt began."""
+
+
+AGENT = "agent"
+"""The origin of a turn that the agent began without saying why."""
+
+SOURCES = {"background_notification": "notification"}
+"""What agents call the origin of a turn, and what events call it."""
+
+
+def origin_of(source: str | None) -> str:
+    """The origin of a turn that the agent began."""
+    return AGENT if source is None else SOURCES.get(source, source)
+
+
+class Guarded(Protocol):
+    """The guards of one session. Identified and raw events go in, verdicts come out."""
+
+    def record(self, events: Sequence[Event], /) -> Verdict:
+        """Applies events in order and answers one verdict over all of them."""
+        ...
+
+    def override(self, action: OverrideAction, *, turn_id: str | None = None, calls: int | None = None) -> None:
+        """Gets past a halt, or switches the guards off or on. Raises StaleTurnError for another turn's id."""
+        ...
+
+    def status(self) -> SessionStatus:
+        """How the session stands."""
+        ...
+
+    def report(self) -> SettingsReport:
+        """Which settings hold, and where they came from."""
+        ...
+
+
+class Work:
+    """Something a session does: for the prompt `request_id`, or as the turn `turn_id` that the agent began.
+
+    `is_cancelled`: the user has had enough of it.
+    """
+
+    __slots__ = ("is_cancelled", "origin", "request_id", "turn_id")
+
+    def __init__(self, *, request_id: RequestId | None = None, turn_id: str | None = None, origin: str = USER) -> None:
+        self.request_id = request_id
+        self.turn_id = turn_id
+        self.origin = origin
+        self.is_cancelled = False
+
+
+class Turns:
+    """The turns of one session. Nothing here decides anything: verdicts are handed on as the guard gave them.
+
+    `number` counts the turns that began.
+    """
+
+    __slots__ = ("_replays", "calls", "guard", "number", "works")
+
+    def __init__(self, calls: Calls, guard: Guarded) -> None:
+        self.calls = calls
+        self.guard = guard
+        self.works: list[Work] = []
+        self.number = 0
+        self._replays: set[RequestId] = set()
+
+    @property
+    def running(self) -> Work | None:
+        """The work whose turn it is."""
+        return self.works[0] if self.works else None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether what the agent tells now belongs to a turn."""
+        return bool(self.works) and not self._replays
+
+    # --- beginnings and ends ------------------------------------------------------------------------------------------
+
+    def begin(self, work: Work) -> Verdict | None:
+        """A prompt went to the agent, or the agent began something by itself."""
+        self.works.append(work)
+        if len(self.works) == 1:
+            return self._start(work)
+        return self.guard.record([UserInput(queued=True)]) if work.request_id is not None else None
+
+    def end(self, work: Work, outcome: TurnOutcome) -> None:
+        """A work is over. What is found at a turn's very end stops nothing any more, so no verdict is given."""
+        if work not in self.works:
+            return
+        at = self.works.index(work)
+        if at and outcome == "failed":
+            del self.works[at]
+            return
+        del self.works[: at + 1]
+        self.guard.record([*self.calls.turn_ended(), TurnEnded(outcome)])
+        if self.works:
+            self._start(self.works[0])
+
+    def agent_turn(self, turn_id: str) -> Work | None:
+        """The work that the agent began under this id."""
+        return next((work for work in self.works if work.turn_id == turn_id), None)
+
+    def _start(self, work: Work) -> Verdict:
+        self.number += 1
+        self.calls.turn_started()
+        return self.guard.record([TurnStarted(origin=work.origin)])
+
+    # --- replay -------------------------------------------------------------------------------------------------------
+
+    def replay_began(self, request_id: RequestId) -> None:
+        """The client asked for the session's past; until that request is answered updates are history."""
+        self._replays.add(request_id)
+
+    def replay_ended(self, request_id: RequestId) -> None:
+        """The request was answered, by a result or by an error."""
+        self._replays.discard(request_id)
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def saw(self, update: Update) -> Verdict | None:
+        """The agent told something; None when it is nothing to the guards."""
+        if not self.works or self._replays:
+            self.calls.replay(update)
+            return None
+        events = self.calls.see(update)
+        return self.guard.record(events) if events else None
+
+    def asked(self, asked: PermissionRequest) -> Verdict | None:
+        """The agent asks whether a call may run, which may be the first that is heard of it."""
+        if not self.is_live:
+            return None
+        return self.tell(self.calls.permission(asked))
+
+    def tell(self, events: Sequence[Event]) -> Verdict | None:
+        """Tells the guard what was found out otherwise."""
+        return self.guard.record(events) if events and self.is_live else None

@@ -1,0 +1,358 @@
+"""When a turn begins and ends, and what of the traffic belongs to it (T16, T17 and the like of acp-proxy.md)."""
+
+from typing import Any
+
+import pytest
+
+from tests.acp.play import (
+    CALLS_TO_HALT,
+    Guard,
+    Play,
+    chunk,
+    error_of,
+    notification,
+    permission,
+    request,
+    result_of,
+    session_update,
+)
+from turnguard_protocol.events import TurnEnded, TurnStarted, UserInput
+
+END_TURN = {"stopReason": "end_turn"}
+
+
+def loading(request_id: Any, method: str = "session/load", session_id: str = "s") -> dict[str, Any]:
+    return request(request_id, method, {"sessionId": session_id, "cwd": "/project", "mcpServers": []})
+
+
+def turns_of(guard: Guard) -> list[str]:
+    """The origins of the turns that began, and the outcomes of those that ended."""
+    told = [event for event in guard.events if isinstance(event, TurnStarted | TurnEnded)]
+    return [event.origin if isinstance(event, TurnStarted) else event.outcome for event in told]
+
+
+def calls(play: Play, session_id: str = "s") -> int:
+    """The calls of the turn at hand."""
+    return play.guards[session_id].status().totals.tool_calls
+
+
+def replayed(play: Play, count: int, session_id: str = "s", prefix: str = "old") -> None:
+    for number in range(count):
+        play.call(session_id=session_id, call_id=f"{prefix} {number}")
+
+
+def told_again(play: Play, count: int, session_id: str = "s", prefix: str = "old") -> None:
+    """Updates of calls that were replayed."""
+    for number in range(count):
+        update = {"toolCallId": f"{prefix} {number}", "status": "completed", "rawOutput": "same"}
+        play.agent(session_update(session_id, "tool_call_update", **update))
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+def test_t16_t17_a_replayed_loop_is_no_loop_and_the_live_count_starts_at_none(method: str) -> None:
+    play = Play().start("other")
+    play.client(loading("l", method))
+    replayed(play, 50)
+    play.agent(result_of("l", {}))
+    assert not play.cancels()
+    play.prompt(1)
+    assert calls(play) == 0
+    for count in range(1, CALLS_TO_HALT):
+        play.call()
+        assert calls(play) == count
+    play.open_call()
+    assert play.cancels() == 1
+
+
+def test_t16_a_replayed_call_is_not_counted_when_it_is_updated_in_a_turn() -> None:
+    play = Play().start("other")
+    play.client(loading("l"))
+    replayed(play, 3)
+    play.agent(result_of("l", {}))
+    play.prompt(1)
+    told_again(play, 3)
+    assert calls(play) == 0
+    play.call()
+    assert calls(play) == 1
+
+
+def test_t17_what_is_replayed_while_a_prompt_is_open_is_history_too() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.client(loading("l"))
+    replayed(play, 50)
+    assert calls(play) == 0
+    play.agent(result_of("l", {}))
+    play.call()
+    assert calls(play) == 1
+
+
+def test_t17_a_load_that_fails_closes_its_window_too() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.client(loading("l"))
+    play.agent(error_of("l", -32603))
+    play.loop()
+    assert play.cancels() == 1
+
+
+def test_t17_a_fork_is_a_session_of_its_own_whose_replay_is_history() -> None:
+    play = Play().start()
+    play.client(request("f", "session/fork", {"sessionId": "s", "cwd": "/project"}))
+    replayed(play, 50, "forked")
+    play.agent(result_of("f", {"sessionId": "forked"}))
+    play.prompt(1, "forked")
+    told_again(play, 50, "forked")
+    assert calls(play, "forked") == 0
+    play.loop("forked")
+    assert play.cancels("forked") == 1
+
+
+def test_t17_a_fork_that_is_made_makes_no_further_sessions() -> None:
+    play = Play().start()
+    play.client(request("f", "session/fork", {"sessionId": "s", "cwd": "/project"}))
+    play.agent(result_of("f", {"sessionId": "forked"}))
+    play.open_call(session_id="unheard of")
+    play.client(request("x", "_turnguard/status", {}))
+    assert [each["sessionId"] for each in play.answers_to("x")[0]["result"]["sessions"]] == ["s", "forked"]
+
+
+def test_t17_one_session_is_loaded_while_another_loops() -> None:
+    play = Play().start("live", "loaded")
+    play.prompt(1, "live")
+    play.client(loading("l", session_id="loaded"))
+    for number in range(CALLS_TO_HALT - 1):
+        play.call(session_id="loaded", call_id=f"old {number}")
+        play.call(session_id="live")
+    play.open_call(session_id="loaded")
+    assert (play.cancels("loaded"), play.cancels("live")) == (0, 0)
+    play.open_call(session_id="live")
+    assert (play.cancels("loaded"), play.cancels("live")) == (0, 1)
+
+
+def test_what_comes_outside_of_any_turn_is_not_counted() -> None:
+    play = Play().start()
+    play.loop()
+    play.agent(permission(7, "background"))
+    assert play.guards["s"].events == []
+    assert len(play.at_client) == 2 * CALLS_TO_HALT
+
+
+def test_a_turn_is_a_prompt_to_its_answer() -> None:
+    play = Play().start()
+    for number, answer in enumerate(
+        [result_of(0, END_TURN), result_of(1, {"stopReason": "cancelled"}), error_of(2, 1)]
+    ):
+        play.prompt(number)
+        play.call()
+        play.agent(answer)
+    assert turns_of(play.guards["s"]) == ["user", "completed", "user", "cancelled", "user", "failed"]
+
+
+def test_every_turn_counts_anew() -> None:
+    play = Play().start()
+    for number in range(5):
+        play.prompt(number)
+        for _ in range(CALLS_TO_HALT - 3):
+            play.call()
+        play.agent(result_of(number, END_TURN))
+    assert not play.cancels()
+
+
+def test_a_queued_prompt_has_its_turn_when_the_first_is_answered() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.prompt(2)
+    assert isinstance(play.guards["s"].events[-1], UserInput)
+    for _ in range(3):
+        play.call()
+    play.agent(result_of(1, END_TURN))
+    assert calls(play) == 0
+    play.agent(result_of(2, END_TURN))
+    assert turns_of(play.guards["s"]) == ["user", "completed", "user", "completed"]
+
+
+def test_a_prompt_that_was_fed_into_the_running_turn_is_never_answered_and_holds_nothing_up() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.prompt("fed")
+    play.agent(result_of(1, END_TURN))
+    for number in range(2, 8):
+        play.prompt(number)
+        play.call()
+        play.call()
+        play.agent(result_of(number, END_TURN))
+        assert calls(play) == 2
+    assert not play.cancels()
+
+
+def test_a_second_prompt_that_is_refused_ends_no_turn() -> None:
+    play = Play().start()
+    play.prompt(1)
+    for _ in range(CALLS_TO_HALT - 1):
+        play.call()
+        play.prompt("refused")
+        play.agent(error_of("refused", -32603, "A turn is already running"))
+    play.open_call()
+    assert play.cancels() == 1
+
+
+def test_sessions_count_for_themselves() -> None:
+    play = Play().start("a", "b", "c")
+    for number, session_id in enumerate("abc"):
+        play.prompt(number, session_id)
+    for _ in range(2):
+        for session_id in "abc":
+            play.call(session_id=session_id)
+    assert [calls(play, session_id) for session_id in "abc"] == [2, 2, 2]
+    assert not any(map(play.cancels, "abc"))
+
+
+def start_turn(turn_id: str = "t", source: str = "background_notification") -> dict[str, Any]:
+    return request(0, "_qwencode/start_turn", {"sessionId": "s", "turnId": turn_id, "source": source})
+
+
+def end_turn(turn_id: str = "t") -> dict[str, Any]:
+    return notification("_qwencode/end_turn", {"sessionId": "s", "turnId": turn_id, "reason": "end_turn"})
+
+
+def test_a_turn_that_the_agent_begins_is_a_turn_of_its_own_origin() -> None:
+    play = Play().start()
+    assert play.agent(start_turn()) is None
+    play.call()
+    assert play.agent(end_turn()) is None
+    play.call()
+    assert turns_of(play.guards["s"]) == ["notification", "completed"]
+    assert calls(play) == 1
+
+
+def test_a_turn_of_the_agent_waits_for_the_prompt_before_it_and_a_prompt_for_the_turn() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.agent(start_turn(source="cron"))
+    play.agent(result_of(1, END_TURN))
+    play.prompt(2)
+    play.agent(end_turn())
+    play.agent(result_of(2, END_TURN))
+    assert turns_of(play.guards["s"]) == ["user", "completed", "cron", "completed", "user", "completed"]
+
+
+def test_a_loop_in_a_turn_of_the_agent_is_stopped_with_words_and_no_answer() -> None:
+    play = Play().start()
+    play.agent(start_turn())
+    play.loop()
+    assert play.cancels() == 1
+    assert "turnguard stopped this turn" in play.texts()[-1]
+    play.forget()
+    play.agent(end_turn())
+    assert [message["method"] for message in play.at_client] == ["session/update", "_qwencode/end_turn"]
+    assert play.at_client[0]["params"]["update"]["status"] == "failed"
+    play.wait(100)
+    assert len(play.at_client) == 2
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_a_turn_of_the_agent_that_does_not_stop_is_no_hang(stop: bool) -> None:
+    play = Play().start()
+    play.agent(start_turn())
+    play.loop()
+    play.wait(15)
+    assert play.cancels() == 2
+    play.prompt(1)
+    assert play.at_agent[-1]["method"] == "session/cancel"
+    play.forget()
+    if stop:
+        play.agent(end_turn())
+        assert play.at_client == [end_turn()]
+    else:
+        play.wait(15)
+    assert play.at_agent[-1]["id"] == 1
+
+
+CANCEL_SESSION = notification("session/cancel", {"sessionId": "s"})
+
+
+@pytest.mark.parametrize(
+    "cancel",
+    [
+        CANCEL_SESSION,
+        request("c", "session/cancel", {"sessionId": "s"}),
+        notification("$/cancel_request", {"requestId": 1}),
+        request("c", "session/close", {"sessionId": "s"}),
+    ],
+    ids=["notification", "T11c: request", "cancel_request", "close"],
+)
+def test_t22_after_the_user_cancelled_nothing_is_stopped_or_told(cancel: Any) -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.call()
+    assert play.client(cancel) is None
+    play.forget()
+    play.loop()
+    assert play.at_agent == []
+    assert play.texts() == []
+    assert play.agent(result_of(1, {"stopReason": "cancelled"})) is None
+
+
+def test_t11c_the_answer_to_a_cancel_that_came_as_a_request_passes() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.client(request("c", "session/cancel", {"sessionId": "s"}))
+    assert play.agent(result_of("c", None)) is None
+
+
+@pytest.mark.parametrize("request_id", ["1", 2, None, "unknown"])
+def test_a_cancel_of_something_else_is_none_of_the_turn(request_id: Any) -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.prompt(2)
+    assert play.client(notification("$/cancel_request", {"requestId": request_id})) is None
+    play.loop()
+    assert play.cancels() == 1
+
+
+def test_a_cancel_of_another_session_is_none_of_this_one() -> None:
+    play = Play().start("s", "other")
+    play.prompt(1)
+    play.client(notification("session/cancel", {"sessionId": "other"}))
+    play.client(notification("session/cancel", {"sessionId": "never heard of"}))
+    play.loop()
+    assert play.cancels() == 1
+
+
+def test_a_cancel_ends_with_its_turn() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.client(CANCEL_SESSION)
+    play.agent(result_of(1, {"stopReason": "cancelled"}))
+    play.forget()
+    play.prompt(2)
+    play.loop()
+    assert play.cancels() == 1
+
+
+def test_a_closed_session_is_forgotten() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.client(request("c", "session/close", {"sessionId": "s"}))
+    play.agent(result_of(1, {"stopReason": "cancelled"}))
+    play.agent(result_of("c", {}))
+    play.client(request("x", "_turnguard/status", {"sessionId": "s"}))
+    assert play.answers_to("x")[0]["error"]["code"] == -32004
+
+
+def test_a_session_that_could_not_be_closed_is_not_forgotten() -> None:
+    play = Play().start()
+    play.client(request("c", "session/close", {"sessionId": "s"}))
+    play.agent(error_of("c", -32603))
+    play.client(request("x", "_turnguard/status", {"sessionId": "s"}))
+    assert "result" in play.answers_to("x")[0]
+
+
+def test_what_is_said_before_the_session_is_known_passes() -> None:
+    play = Play().start("other")
+    assert play.agent(session_update("s", "usage_update", used=1, size=2)) is None
+    assert play.agent(chunk("hello", "s")) is None
+    play.prompt(1, "s")
+    play.loop()
+    assert play.cancels() == 1
