@@ -1,7 +1,9 @@
 """Blocks come in as they come, and the same bytes go out; what is put in between stands in the order of decisions."""
 
 import os
+import pty
 import select
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
@@ -15,7 +17,7 @@ from turnguard.acp import outlet as outlet_module
 from turnguard.acp.batch import Direction
 from turnguard.acp.outgoing import Route
 from turnguard.acp.outlet import Outlet
-from turnguard.acp.pump import Pump
+from turnguard.acp.pump import BLOCK_BYTES, Pump
 from turnguard.acp.relay import Ends, Relay
 
 See = Callable[[bytes], Route | None]
@@ -93,15 +95,15 @@ class Wired:
 
 def read(fd: int, size: int) -> bytes:
     """So many bytes, or all to the end."""
-    data = b""
+    data = bytearray()
     while len(data) < size:
         ready, _, _ = select.select((fd,), (), (), DEADLINE)
-        assert ready, f"only {data[:200]!r} came in time"
+        assert ready, f"only {bytes(data[:200])!r} came in time"
         block = os.read(fd, size - len(data))
         if not block:
             break
         data += block
-    return data
+    return bytes(data)
 
 
 def write(fd: int, data: bytes) -> threading.Thread:
@@ -159,7 +161,7 @@ class Collected:
 
 
 @given(
-    st.lists(st.binary(max_size=12).map(lambda data: data.replace(b"a", b"\n")), max_size=12),
+    st.lists(st.lists(st.sampled_from(b"\n\rx"), max_size=12).map(bytes), max_size=12),
     st.sampled_from([4, 9, 1_000]),
 )
 def test_blocks_of_any_kind_pass_and_their_lines_are_seen(blocks: list[bytes], observed: int) -> None:
@@ -191,17 +193,27 @@ def test_a_partial_line_costs_no_more_than_its_length() -> None:
     assert [len(line) for line in way.lines] == [40_000_001]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a terminal that is gone ends without an error")
+def test_a_terminal_that_is_gone_is_an_end() -> None:
+    terminal, other_end = pty.openpty()
+    os.write(other_end, b"the last")
+    os.close(other_end)
+    way = Collected()
+    Pump(terminal, way).run()
+    assert way.passed == b"the last"
+
+
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
 def test_a_block_without_a_finding_is_written_as_it_was_read(wire: Wire) -> None:
     proxy = Passing()
     wired = wire(proxy)
-    data = b'{"a":1}\r\n\n \x0b\x0c\x1c\x85\nlast'
+    data = b'{"a":1}\r\n\n \r\x0b\x0c\x1c\x85\nlast'
     os.write(wired.agent_writes, data)
     wired.close(wired.agent_writes)
     assert wired.at_client(1_000) == data
-    assert proxy.agent_lines == [b'{"a":1}\r\n', b"\n", b" \x0b\x0c\x1c\x85\n", b"last"]
+    assert proxy.agent_lines == [b'{"a":1}\r\n', b"\n", b" \r\x0b\x0c\x1c\x85\n", b"last"]
     assert proxy.ends == ["agent"]
 
 
@@ -284,6 +296,16 @@ def test_a_line_that_is_too_long_streams_through_and_is_counted(wire: Wire) -> N
     os.write(wired.client_writes, b"y\n2\n")
     assert wired.at_agent(4) == b"y\n2\n"
     assert (proxy.client_lines, proxy.unread_from) == ([b"1\n", b"2\n"], ["client"])
+
+
+def test_a_long_line_of_several_blocks_is_counted_once(wire: Wire) -> None:
+    proxy = Passing()
+    wired = wire(proxy, observed_bytes=3 * BLOCK_BYTES)
+    line = b"x" * (8 * BLOCK_BYTES) + b"\n"
+    writer = write(wired.agent_writes, line)
+    assert wired.at_client(len(line)) == line
+    writer.join(DEADLINE)
+    assert proxy.unread_from == ["agent"]
 
 
 def test_nothing_is_put_into_the_midst_of_a_long_line(wire: Wire) -> None:

@@ -151,7 +151,7 @@ def test_an_agent_that_is_to_be_killed_is_and_what_it_started_too(
     neighbour = subprocess.Popen(["sleep", "600"])
     os.write(watched.client_writes, b"{}\n")
     assert read(watched.client_reads, 15) == b"failed\nthe end\n"
-    assert watched.exit_code() == (137 if what == "stubborn" else 143)
+    assert watched.exit_code() in ((137,) if what == "stubborn" else (143, 0))  # its stdin ends before it is told
     assert not is_running(pid)
     wait_until(lambda: not is_running(left))
     assert is_running(neighbour.pid), "the process group is the client's"

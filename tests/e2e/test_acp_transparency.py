@@ -5,6 +5,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -461,6 +462,26 @@ def test_t5_a_client_that_stops_reading_is_gone_for_the_agent_too(start: Start, 
     relayed.stop_reading()
     assert seconds_until_ended(pid_in(tmp_path / "pid")) < 5
     relayed.exit_code()
+
+
+@only_linux
+@pytest.mark.parametrize("what", ["waiting", "terminated", "drip"])
+def test_t5_a_client_whose_pipes_are_sockets(tmp_path: Path, what: str) -> None:
+    """Node makes them so; and a process that is killed closes both."""
+    arguments = (3, tmp_path / "pid") if what == "terminated" else (tmp_path / "pid",)
+    (stdin, their_stdin), (stdout, their_stdout) = socket.socketpair(), socket.socketpair()
+    command = [*ACP, "--", *agent(what, *arguments)]
+    with subprocess.Popen(command, stdin=their_stdin.fileno(), stdout=their_stdout.fileno(), cwd=ROOT) as turnguard:
+        their_stdin.close()
+        their_stdout.close()
+        pid = pid_in(tmp_path / "pid")
+        stdin.sendall(b"{}\n")
+        if what != "terminated":
+            assert stdout.recv(1)
+        stdin.close()
+        stdout.close()
+        turnguard.wait(DEADLINE)
+        assert not is_running(pid)
 
 
 # --- the start --------------------------------------------------------------------------------------------------------

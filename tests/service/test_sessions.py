@@ -191,6 +191,7 @@ def test_a_configuration_is_merged_once_for_all_sessions_that_were_opened_alike(
     merge = Merged.__init__
     monkeypatch.setattr(Merged, "__init__", lambda self, *a, **k: (merged.append(self), merge(self, *a, **k))[1])
     sessions = Sessions()
+    merged.clear()
     for n in range(500):
         sessions.open(OpenSession(f"default {n}"))
         sessions.open(OpenSession(f"own {n}", settings=cap(9)))

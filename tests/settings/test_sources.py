@@ -310,7 +310,7 @@ def test_a_projects_file_that_becomes_something_else_says_nothing_any_more(
     (problem,) = found.problems
     assert (problem.origin, problem.source, problem.path) == ("project", str(person.project_file), "$")
     assert problem.message.startswith("nothing of it was read: ")
-    assert sources.own_problems == ()
+    assert list(sources.own_problems) == []
 
 
 @pytest.mark.parametrize("becomes", [replace_by_fifo, replace_by_directory, replace_by_a_gigabyte, garble])

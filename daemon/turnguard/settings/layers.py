@@ -34,6 +34,9 @@ CLIENT = "client"
 PROJECT = "project"
 WORKSPACE = "workspace"
 
+UNASKED = frozenset({USER, TRUSTED_PROJECT, ENVIRONMENT, COMMAND_LINE})
+"""Origins whose mistakes nobody can be answered with."""
+
 FROM_FILES = frozenset({USER, TRUSTED_PROJECT, PROJECT, WORKSPACE})
 """Origins that a change of a file, or what a file says, can be behind."""
 
@@ -152,7 +155,7 @@ class Merged:
         """The layers without what any but a client says of loopShield: what cannot hold must not stop a session."""
         kept: list[Layer] = []
         for layer in layers:
-            dropped = {name for name in layer.values if layer.origin != CLIENT and name.startswith(LOOP_SHIELD)}
+            dropped = {name for name in layer.values if layer.origin in UNASKED and name.startswith(LOOP_SHIELD)}
             self._ignore_together(dropped, layer, self.own)
             kept.append(layer._replace(values={name: layer.values[name] for name in layer.values.keys() - dropped}))
         return kept

@@ -60,11 +60,12 @@ class Sources:
         self._assignments = read_assignments(assignments)
         self._found: dict[str | None, tuple[float, Stamp, Found]] = {}
         self._user = (_stamp(places.user_file()), read_file(places.user_file(), USER))
-        self.own_problems = [*self._user[1].problems, *self._environment.problems, *self._assignments.problems]
+        problems = [*self._user[1].problems, *self._environment.problems, *self._assignments.problems]
         error = self.merged(self.found(None)).error
         if error is not None:
             source, path = str(places.user_file()), f"$.{error.name}"
-            self.own_problems.append(SettingsProblem(origin=USER, source=source, path=path, message=error.message))
+            problems.append(SettingsProblem(origin=USER, source=source, path=path, message=error.message))
+        self.own_problems = tuple(problems)
 
     def found(self, cwd: str | None, *, now: bool = False) -> Found:
         """What holds for a session in a directory. `now`: also if it was looked at less than a second ago."""
