@@ -79,7 +79,7 @@ def received(connection: Connection) -> Iterator[tuple[tuple[str, object], Messa
 def test_the_readme_shows_what_the_demo_prints() -> None:
     command = [sys.executable, "-m", "turnguard", "demo"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    (shown,) = blocks("README.md", "text")
+    shown = blocks("README.md", "text")[0]
     assert printed == shown
 
 

@@ -57,7 +57,8 @@ class Facts(Wire):
 
     Of calls: `git_overview`, the command only looks at the state of a git repository; `read_like`, the tool only reads;
     `poll`, the call asks for the state of something that runs; `action`, the `action` argument of a `process` or
-    `message` call where it is a word that OpenClaw treats apart; `target`, what an envelope calls. Of results:
+    `message` call where it is a word that OpenClaw treats apart; `target`, what an envelope calls; `blind`, nobody will
+    ever be told what the result of the call says, which only the host can know, beside `args` too. Of results:
     `unknown_tool`, the name of a tool that does not exist, as the error text gives it, in lower case.
     """
 
@@ -67,6 +68,7 @@ class Facts(Wire):
     action: str | None = None
     unknown_tool: str | None = None
     target: Target | None = None
+    blind: bool = False
 
 
 class Call(Wire):

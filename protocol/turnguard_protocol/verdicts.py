@@ -31,7 +31,8 @@ class Finding(Answer, kw_only=True):
 
     `loop_type` is the name the seeds give the loop, `reason` what exactly fired. `count` was reached where `threshold`
     is allowed or asked for. `fresh` is False when the finding only repeats what was already said in this episode.
-    `key_digest` is keyed with a salt that stays in this installation. `setting` is the one setting that governs.
+    `key_digest` is keyed with a salt that stays in this installation. `setting` is the one setting that governs,
+    `setting_source` the file that set it, where a file did.
     """
 
     guard: str
@@ -46,6 +47,7 @@ class Finding(Answer, kw_only=True):
     run_id: str | UnsetType = UNSET
     key_digest: str | UnsetType = UNSET
     setting: str | UnsetType = UNSET
+    setting_source: str | UnsetType = UNSET
 
 
 class Totals(Answer):

@@ -373,7 +373,7 @@ def is_full(fd: int) -> bool:
 
 def test_what_cannot_come_before_the_end_of_a_line_is_bounded() -> None:
     reader, writer = os.pipe()
-    out = Outlet(writer, "test", lambda: None)
+    out = Outlet(writer, "test")
     out.forward(b"x")
     for _ in range(70):
         out.inject([b"y" * 1_000_000])
@@ -382,6 +382,16 @@ def test_what_cannot_come_before_the_end_of_a_line_is_bounded() -> None:
     assert 60_000_000 < kept <= outlet_module.MAX_WAITING_BYTES + 3
     os.close(reader)
     out.close()
+
+
+def test_a_write_that_a_signal_cut_short_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    out, write = Outlet(writer, "test"), os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:3]))
+    out.forward(b"0123456789\n")
+    out.close()
+    assert read(reader, 100) == b"0123456789\n"
+    os.close(reader)
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------

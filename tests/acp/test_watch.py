@@ -138,12 +138,34 @@ def test_a_tick_that_is_always_due_does_not_take_the_machine(start: Start) -> No
 KILL = Route(to_client=[b"failed\n"], kill_agent=True)
 
 
+def test_a_signal_that_was_ignored_stays_ignored() -> None:
+    code = """if True:
+        import os, signal
+        from turnguard.acp.watch import Signals
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signals = Signals()
+        for each in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), each)
+        assert signals.came == [signal.SIGTERM], signals.came
+        assert signals.was_ignored == [signal.SIGHUP], signals.was_ignored
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE)
+
+
+def test_an_agent_that_is_to_be_killed_may_end_with_its_stdin(start: Start, tmp_path: Path) -> None:
+    script = f'trap "" TERM; touch "{tmp_path}/ready"; cat > /dev/null; exit 4'
+    watched = start(Passing(client=lambda line: KILL), ["sh", "-c", script])
+    wait_until((tmp_path / "ready").exists)
+    os.write(watched.client_writes, b"{}\n")
+    assert watched.exit_code() == 4
+
+
 @pytest.mark.parametrize("what", ["stubborn", "waiting"])
 def test_an_agent_that_is_to_be_killed_is_and_what_it_started_too(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     monkeypatch.setattr(watch_module, "END_SECONDS", 0.5)
-    script = f'sleep 600 & echo $! > "{tmp_path}/left"; exec "$@"'
+    script = f'sleep 600 > /dev/null & echo $! > "{tmp_path}/left"; exec "$@"'
     proxy = Passing(client=lambda line: KILL)
     proxy.last_words = Route(to_client=[b"the end\n"])
     watched = start(proxy, ["sh", "-c", script, "sh", *agent(what, tmp_path / "pid")])

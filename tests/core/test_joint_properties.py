@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.build import call
@@ -238,6 +238,7 @@ def test_merging_is_associative(one: Layer, two: Layer, three: Layer) -> None:
 def test_two_layers_are_as_one_that_says_what_they_come_to(one: Layer, two: Layer, three: Layer) -> None:
     both = Layer("both", {**two.values, **three.values})
     split, joined = Merged([one, two, three]), Merged([one, both])
+    assume(split.error is None)  # what makes no sense together is left out by who said it
     assert {name: held.value for name, held in split.held.items()} == {
         name: held.value for name, held in joined.held.items()
     }

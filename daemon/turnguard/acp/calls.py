@@ -41,7 +41,7 @@ from turnguard.acp.steps import ROOT, Running, Scope, Steps
 from turnguard.core.bounds import MAX_REMEMBERED_CALL_IDS
 from turnguard.core.guard import InvalidEventError
 from turnguard.core.identify import identify
-from turnguard_protocol.events import Call, CallRekeyed, Event, Keys, Result, Text, Thought, ToolCalls, ToolResults
+from turnguard_protocol.events import Call, CallRekeyed, Event, Facts, Keys, Result, Text, Thought, ToolCalls, ToolResults
 
 MAX_OPEN = 1_000
 """Calls that are held at once; the oldest are then taken to have ended without a result."""
@@ -55,6 +55,8 @@ CHUNKS = frozenset({MESSAGE_CHUNK, THOUGHT_CHUNK})
 
 UNKNOWN_KEY = ""
 """Stands where a key must be and none is known; a call of fidelity `none` has no other."""
+
+BLIND = Facts(blind=True)
 
 
 class EndedCall(Struct, gc=False):
@@ -291,7 +293,8 @@ class Calls:
         identity = self.table.identity(call.merged)
         told = Call(identity.name, call.told.id, key=UNKNOWN_KEY, fidelity="none")
         if isinstance(identity.args, Raw):
-            named = Call(identity.name, call.told.id, identity.args, fidelity=identity.fidelity)
+            facts = BLIND if self.table.is_blind(call.merged) else None
+            named = Call(identity.name, call.told.id, identity.args, fidelity=identity.fidelity, facts=facts)
             try:
                 identified = identify(ToolCalls([named]))
             except InvalidEventError:  # no JSON after all, or nested too deep

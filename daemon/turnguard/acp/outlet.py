@@ -8,7 +8,7 @@ thread of the outlet's own: who injects must go on reading, or an agent that doe
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from queue import SimpleQueue
 
@@ -17,16 +17,15 @@ MAX_WAITING_BYTES = 64 * 1024 * 1024
 
 
 class Outlet:
-    """Writes to a file descriptor, which it owns. `on_end` is called once, when nobody reads there any more.
+    """Writes to a file descriptor, which it owns. `name`: of its thread.
 
     `forward`, `inject` and `source_ended` belong under the lock that makes decisions; the others must not be called
     under it, since they wait.
     """
 
-    def __init__(self, fd: int, name: str, on_end: Callable[[], None]) -> None:
+    def __init__(self, fd: int, name: str) -> None:
         self._fd = fd
         self._name = name
-        self._on_end = on_end
         self._queue: deque[bytes] = deque()
         self._writing = threading.Lock()
         self._put_bytes = 0
@@ -146,7 +145,6 @@ class Outlet:
                     written += os.write(self._fd, memoryview(block)[written:])
             except OSError:  # EPIPE, and EIO of a terminal that is gone
                 self._shut()
-                self._on_end()
 
     def _shut(self) -> None:
         if not self._is_shut:

@@ -138,8 +138,8 @@ class Relay:
         self._wake = wake
         self._say = say
         self._has_agent_ended = False
-        self._to_client = Outlet(ends.client_out, "to client", wake)
-        self._to_agent = Outlet(ends.agent_in, "to agent", wake)
+        self._to_client = Outlet(ends.client_out, "to client")
+        self._to_agent = Outlet(ends.agent_in, "to agent")
         client_way = _Way(self, "client", self._to_agent, self._to_client)
         agent_way = _Way(self, "agent", self._to_client, self._to_agent)
         self._from_client = Pump(ends.client_in, client_way, observed_bytes=observed_bytes)

@@ -125,7 +125,7 @@ class Watch:
         for deadline in [each for each in self._deadlines if each[0] <= now]:
             self._deadlines.remove(deadline)
             deadline[1]()
-        if relay.next_tick is not None and relay.next_tick <= now and self._last_tick + LEAST_SECONDS <= now:
+        if relay.next_tick is not None and relay.next_tick <= now:
             self._last_tick = now
             relay.tick(now)
         code = self._child.exit_code()

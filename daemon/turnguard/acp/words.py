@@ -82,4 +82,7 @@ def note(finding: Finding, totals: Totals) -> str:
 
 
 def _setting(finding: Finding) -> str:
-    return "" if finding.setting is UNSET else f" Setting: {finding.setting}."
+    if finding.setting is UNSET:
+        return ""
+    source = "" if finding.setting_source is UNSET else f", set in {finding.setting_source}"
+    return f" Setting: {finding.setting}{source}."

@@ -104,6 +104,8 @@ def _call(call: Call, needs: Needs, index: int | None = None) -> Call:
     try:
         keys = _keys(name, args, needs)
         facts = _call_facts(name, args) if needs.facts else None
+        if call.facts is not None and call.facts.blind:
+            facts = msgspec.structs.replace(facts or Facts(), blind=True)
         if hint is None and needs.progress:
             hint = call_hint(name, args)
     except (NotJsonError, NestingError) as error:

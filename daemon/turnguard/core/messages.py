@@ -20,6 +20,7 @@ from turnguard_protocol.verdicts import Action, Finding, Totals
 
 CAP = "turn_tool_call_cap"
 PROGRESS = "no_new_evidence"
+BLIND = "blind"
 BUDGET = "tool_call_budget"
 MAX_BLOCKS = "max_blocks_per_turn"
 
@@ -69,6 +70,7 @@ WHAT_HAPPENED_FOR = {
     "edit": "this same edit has been made {count} times",
     "error": "{count} calls of {tool} failed with the same error",
     "final": "{tool} has been sent {count} times; it does not end this turn",
+    BLIND: "{tool} was called {count} times in a row with the same arguments, and this agent does not show results",
 }
 """The same where the reason of a finding says more than its loop type."""
 
@@ -126,9 +128,11 @@ WARNED_ADVICE = {
     "edit": "Check the file's present content before editing it again",
     "error": "Change the approach rather than the arguments",
     "final": "Stop calling tools and answer",
+    BLIND: "If it shows nothing new, change the approach, or say what blocks you",
 }
 WARNED_OTHERWISE = "Change the approach, or say what blocks you"
 LAST_CHANCE = "the turn is stopped if the next calls show nothing new either"
+BLIND_LAST_CHANCE = "the turn is stopped if it goes on being called"
 
 
 def shown_name(name: str) -> str:
@@ -188,7 +192,7 @@ def _user_message(finding: Finding, settings: SettingsInForce, totals: Totals, s
     fact = what_happened(finding, totals)
     if finding.action is Action.RESTRICT:
         fact += RESTRICTIONS.get(str(finding.reason), "")
-    if finding.loop_type == PROGRESS and standing is not None:
+    if _is_by_points(finding) and standing is not None:
         return f"{lead}: {_progress_fact(finding, fact, standing, settings)} {hint}"
     return f"{lead}: {fact}. {hint}".rstrip()
 
@@ -202,7 +206,12 @@ def _setting_hint(finding: Finding, settings: SettingsInForce) -> str:
         effect = SETTING_EFFECTS.get(finding.setting) if is_halt else None
         place = settings.places.get(finding.setting)
         hint = f"Setting: {finding.setting}{f' ({effect})' if effect else ''}{f', set in {place}' if place else ''}."
-    return f"{hint} {WAY_OUT}" if is_halt and not settings.shadow and finding.loop_type != PROGRESS else hint
+    return f"{hint} {WAY_OUT}" if is_halt and not settings.shadow and not _is_by_points(finding) else hint
+
+
+def _is_by_points(finding: Finding) -> bool:
+    """Whether it is of the progress guard, and by its points."""
+    return finding.loop_type == PROGRESS and finding.reason != BLIND
 
 
 def cap_fact(finding: Finding, settings: SettingsInForce, totals: Totals) -> str:
@@ -254,7 +263,9 @@ def _model_message(finding: Finding, settings: SettingsInForce, totals: Totals) 
         return f"Refused: {fact}. {advice}"
     if finding.action is Action.RESTRICT:
         return f"Note: {fact}. {RESTRICTED_ADVICE.get(reason, WARNED_OTHERWISE)}"
-    closing = f"; {LAST_CHANCE}" if finding.loop_type == PROGRESS and settings.progress == "halt" else ""
+    closing = ""
+    if finding.loop_type == PROGRESS and settings.progress == "halt":
+        closing = f"; {LAST_CHANCE if _is_by_points(finding) else BLIND_LAST_CHANCE}"
     return f"{fact[0].upper()}{fact[1:]}. {WARNED_ADVICE.get(reason, WARNED_OTHERWISE)}{closing}."
 
 

@@ -16,7 +16,8 @@ model, `PROGRESS_HALT` stop the turn. A step is judged when it closes, all its c
     1/4   instead, for a poll
 
 A warning is given once an episode, which ends when no points are left; no turn is stopped without one, and no step is
-found fault with that has no points of its own. Calls without a known outcome say nothing.
+found fault with that has no points of its own. Calls without a known outcome say nothing; only of those whose host says
+that it never shows their results (`Facts.blind`) is it counted how often one came in a row (`core.streak`).
 
 A call that is re-keyed before its step closes is judged as what it is then; later it makes no difference.
 """
@@ -33,7 +34,10 @@ from msgspec import UNSET, Struct, UnsetType
 from turnguard.core.bounds import MAX_OPEN_CALLS
 from turnguard.core.guard import NO_FINDINGS, Batch, Guard, Needs, Rekeying, Seal
 from turnguard.core.hint import CallClass, call_class
+from turnguard.core.streak import Streak
 from turnguard.core.thresholds import (
+    BLIND_HALT,
+    BLIND_WARN,
     PROGRESS_FAMILY,
     PROGRESS_FREE_SIGHTS,
     PROGRESS_HALT,
@@ -77,14 +81,15 @@ HALT = QUARTERS * PROGRESS_HALT
 MOST_AFTER_WARNING = HALT - QUARTERS
 """A warned model gets one more step whatever the warned one came to."""
 
-Kind = Literal["call", "edit", "error", "final"]
-"""What repeats: the whole call, an edit, an error with other arguments, a final answer with other words."""
+Kind = Literal["call", "edit", "error", "final", "blind"]
+"""What repeats: the whole call, an edit, an error with other arguments, a final answer with other words; or a call whose
+results are never shown."""
 
 
 class SeenCall(Struct, gc=False):
     """A call and what became of it. `args`, `outcome`: identities; `outcome` None: unknown, `ok` None: not said.
 
-    `is_keyed`: it has an identity, without which it says nothing.
+    `is_keyed`: it has an identity, without which it says nothing. `is_blind`: its result is never shown.
     """
 
     tool: str
@@ -94,6 +99,7 @@ class SeenCall(Struct, gc=False):
     hint: str | None = None
     id: str | None = None
     is_keyed: bool = True
+    is_blind: bool = False
 
 
 class Sight(Struct, gc=False):
@@ -128,6 +134,8 @@ class Standing(Struct, frozen=True, gc=False):
     calls: int
     since_warning: int | None
 
+
+BLIND: Literal["blind"] = "blind"
 
 NO_FAMILY = 0
 
@@ -298,7 +306,9 @@ class OpenStep:
         if len(self.calls) > MAX_OPEN_CALLS:
             self.calls, self.waiting = [], {}
         key = turn_key(call)
-        seen = SeenCall(call.name or "", key or "", hint=call.hint, id=call.id, is_keyed=key is not None)
+        seen = SeenCall(
+            call.name or "", key or "", hint=call.hint, id=call.id, is_keyed=key is not None, is_blind=_is_blind(call)
+        )
         if seen.is_keyed or call.id is not None:
             self.waiting[len(self.calls)] = seen
         self.calls.append(seen)
@@ -309,6 +319,7 @@ class OpenStep:
         for seen in reversed(self.calls):
             if seen.id == call.id:
                 seen.tool, seen.args, seen.hint, seen.is_keyed = call.name or "", key or "", call.hint, key is not None
+                seen.is_blind = _is_blind(call)
                 return
 
     def settle(self, result: Result) -> None:
@@ -343,15 +354,19 @@ class OpenStep:
         return step
 
 
+def _is_blind(call: Call) -> bool:
+    return call.facts is not None and call.facts.blind
+
+
 class ProgressGuard(Guard):
     """`Progress` in the shape of a guard: it gathers the calls of a step with their results, and judges at its end.
 
     With the action `warn` a halt is told as a warning; `is_halt_told`: that was said in this episode. `warnings`: those
-    of the turn so far; later ones than the first two are for the model, and are nothing new to people. `progress` and
-    `step` are None until there is something to hold, so that a host without results pays nothing.
+    of the turn so far; later ones than the first two are for the model, and are nothing new to people. `progress`,
+    `step` and `streak` are None until there is something to hold, so that a host without results pays nothing.
     """
 
-    __slots__ = ("is_halt_told", "progress", "step", "warnings")
+    __slots__ = ("is_halt_told", "progress", "step", "streak", "warnings")
 
     name = "progress"
     needs = Needs(progress=True)
@@ -363,6 +378,7 @@ class ProgressGuard(Guard):
     def _start_turn(self) -> None:
         self.progress: Progress | None = None
         self.step: OpenStep | None = None
+        self.streak: Streak | None = None
         self.is_halt_told = False
         self.warnings = 0
 
@@ -399,9 +415,11 @@ class ProgressGuard(Guard):
         self._gather(event)
 
     def forgive(self, finding: Finding) -> None:
-        """Forgets what the turn has seen, and with it the points."""
+        """Forgets what the turn has seen, and with it the points; or the streak, where that is what was found."""
         self.warnings = 0
-        if self.progress is not None:
+        if finding.reason == BLIND:
+            self.streak = None
+        elif self.progress is not None:
             self.progress.forgive()
 
     def standing(self) -> Standing:
@@ -409,7 +427,7 @@ class ProgressGuard(Guard):
         return (self.progress or Progress()).standing()
 
     def is_blind(self) -> bool:
-        """Whether the host tells no outcomes, so that this guard has nothing to go by."""
+        """Whether the host tells no outcomes, so that this guard has at most streaks to go by."""
         return self.progress is not None and self.progress.known == 0
 
     def snapshot(self) -> dict[str, Any]:
@@ -417,6 +435,7 @@ class ProgressGuard(Guard):
         return {
             "progress": None if self.progress is None else self.progress.snapshot(),
             "step": None if self.step is None else self.step.snapshot(),
+            "streak": None if self.streak is None else msgspec.to_builtins(self.streak),
             "isHaltTold": self.is_halt_told,
             "warnings": self.warnings,
         }
@@ -425,6 +444,7 @@ class ProgressGuard(Guard):
         """Takes a state that `snapshot` gave."""
         self.progress = None if state["progress"] is None else Progress.restored(state["progress"])
         self.step = None if state["step"] is None else OpenStep.restored(state["step"])
+        self.streak = msgspec.convert(state["streak"], Streak | None)
         self.is_halt_told, self.warnings = state["isHaltTold"], state["warnings"]
 
     def _gather(self, event: ToolResults) -> None:
@@ -440,7 +460,24 @@ class ProgressGuard(Guard):
         trouble = self.progress.step(step.calls)
         if self.progress.warned_at is None:
             self.is_halt_told = False
-        return NO_FINDINGS if trouble is None else [self._finding(trouble)]
+        found = [each for each in (trouble, self._judge_streak(step.calls)) if each is not None]
+        return [self._finding(each) for each in found] if found else NO_FINDINGS
+
+    def _judge_streak(self, calls: Sequence[SeenCall]) -> Trouble | None:
+        """Goes on with the streak, or ends it: what it calls for after a step."""
+        for call in calls:
+            if not call.is_blind or not call.is_keyed or call.outcome is not None:
+                self.streak = None
+                continue
+            token = _token(BLIND, call.tool, call.args)
+            if self.streak is None or self.streak.token != token:
+                self.streak = Streak(token)
+            else:
+                self.streak.count += 1
+        verdict = None if self.streak is None else self.streak.judge()
+        if self.streak is None or verdict is None:
+            return None
+        return Trouble(verdict == "halt", calls[-1], BLIND, self.streak.count)
 
     def _finding(self, trouble: Trouble) -> Finding:
         is_halt = trouble.is_halt and self.settings.progress == "halt"
@@ -454,7 +491,7 @@ class ProgressGuard(Guard):
             reason=trouble.kind,
             tool=trouble.call.tool or UNSET,
             count=trouble.count,
-            threshold=PROGRESS_FREE_SIGHTS,
+            threshold=_threshold(trouble),
             fresh=fresh,
             key_digest=self._digest(trouble),
             setting="turnguard.progress.action",
@@ -462,6 +499,13 @@ class ProgressGuard(Guard):
 
     def _digest(self, trouble: Trouble) -> str | UnsetType:
         """The identity of the call that repeats; where only an error or a tool repeats there is no such call."""
-        if self.seal is None or trouble.kind not in ("call", "edit"):
+        if self.seal is None or trouble.kind not in ("call", "edit", BLIND):
             return UNSET
         return self.seal(str(counted(trouble.call.args)))
+
+
+def _threshold(trouble: Trouble) -> int:
+    """What the count of a finding is measured by."""
+    if trouble.kind == BLIND:
+        return BLIND_HALT if trouble.is_halt else BLIND_WARN
+    return PROGRESS_FREE_SIGHTS

@@ -428,6 +428,8 @@ class SessionGuard:
             return Verdict(action=Action.ALLOW, turn_id="", findings=found, admitted=[], totals=totals)
         findings = self._answer(turn, found) if found or turn.halt else found
         admitted = [] if turn.halt or turn.step is None else turn.step.may_start()
+        if findings and self._settings.places:
+            self._name_sources(findings)
         action = findings[0].action if findings and not self._settings.shadow else Action.ALLOW
         verdict = Verdict(action=action, turn_id=turn.turn_id, findings=findings, admitted=admitted, totals=totals)
         if findings and findings[0].action is not Action.ALLOW:
@@ -452,6 +454,12 @@ class SessionGuard:
         if halts(found) and not self._settings.shadow:
             turn.halt = [msgspec.structs.replace(finding, fresh=False) for finding in found]
         return found
+
+    def _name_sources(self, findings: Sequence[Finding]) -> None:
+        places = self._settings.places
+        for finding in findings:
+            if finding.setting in places:
+                finding.setting_source = places[str(finding.setting)]
 
     def _still_true(self, found: Sequence[Finding]) -> list[Finding]:
         """The findings of a record without repetitions of each other; a budget that is free again limits nothing."""

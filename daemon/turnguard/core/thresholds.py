@@ -130,6 +130,15 @@ PROGRESS_WARNINGS_TOLD = 2
 PROGRESS_HALT = 6
 """Points at which a turn is stopped that was warned before."""
 
+# Where results are never shown there are no points. These two are by judgement, not measured: no recorded turn is blind.
+# They are well above what a shown result is given, four and five, since each of these calls may have shown something.
+
+BLIND_WARN = 8
+"""Identical calls in a row at which the model is warned when their results are never shown."""
+
+BLIND_HALT = 15
+"""Identical calls in a row at which a turn is stopped, that was warned before, when their results are never shown."""
+
 # --- The stack, ours --------------------------------------------------------------------------------------------------
 
 DEFAULT_MAX_BLOCKS_PER_TURN = 3

@@ -32,10 +32,17 @@ class Gemini(AgentTable):
 
     def signs(self, call: MergedCall) -> dict[str, Json]:
         """The title of a command is the command itself."""
-        if call.title is not None and self.tool(call) in SHELL_TOOLS:
+        if call.title is not None and self._is_command(call):
             return {"command": call.title}
         return super().signs(call)
 
     def content_output(self, call: MergedCall) -> Raw | UnsetType:
         """What came with the end of the call; before it the content is the folder a command runs in."""
         return UNSET if call.content is call.input_content else super().content_output(call)
+
+    def is_blind(self, call: MergedCall) -> bool:
+        """A command's result is never shown. Of other tools it is not either, but their titles leave arguments out."""
+        return self._is_command(call)
+
+    def _is_command(self, call: MergedCall) -> bool:
+        return self.tool(call) in SHELL_TOOLS

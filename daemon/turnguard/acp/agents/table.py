@@ -8,7 +8,7 @@ Identity of a call: the tool's name, and its arguments without what differs from
     none      at most the name                        unknown: never identical to another call
 
 Outcome of a call: what its result says, as text wherever it can be told, since only text is masked. An agent that shows
-no results gives none, and the call's outcome stays unknown.
+no results gives none, and the call's outcome stays unknown. Where it never shows them its table says so: `is_blind`.
 """
 
 import json
@@ -225,6 +225,10 @@ class AgentTable:
                 if isinstance(value, int | float) and not isinstance(value, bool):
                     return int(value)
         return call.terminal_exit
+
+    def is_blind(self, call: MergedCall) -> bool:
+        """Whether the agent never shows what the result of such a call says."""
+        return False
 
     def is_shell(self, call: MergedCall) -> bool:
         """Whether the call runs a command."""

@@ -1,0 +1,288 @@
+"""What a tool was asked and what it answered goes nowhere: every command is run on words that must not come out again."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.process import DEADLINE, Home, command
+from tests.commands.test_trust_command import PROMPT
+from tests.e2e.daemon import body, call, calls
+from turnguard.framing import frame
+
+CANARY = "canary7f3a"
+SPELLINGS = (CANARY, CANARY.upper(), CANARY[::-1])
+"""A part of a secret is one too: each secret has the word in it."""
+
+SECRETS = [
+    {"path": f"/home/{CANARY}/notes.md"},
+    {"command": f"git commit -m {CANARY}"},
+    {"command": f"curl -H 'Authorization: {CANARY}' https://{CANARY}.example"},
+    {"command": f"{CANARY}=1 make {CANARY}"},
+    {"command": f"echo {CANARY} | tee /tmp/{CANARY}"},
+    {"text": CANARY * 1000, CANARY: [CANARY, {CANARY: None}]},
+]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    """A person's home, where nothing but what turnguard itself asks for keeps others from reading new files."""
+    before = os.umask(0)
+    (tmp_path / "home").mkdir(0o700)
+    yield Home(tmp_path / "home")
+    os.umask(before)
+
+
+def is_clean(*texts: bytes | str) -> None:
+    for text in texts:
+        found = text if isinstance(text, str) else text.decode("utf-8", "replace")
+        at = next((found.find(word) for word in SPELLINGS if word in found), None)
+        assert at is None, found[max(0, at - 200) : at + 200]
+
+
+def is_private(home: Home, *written_here: Path) -> list[Path]:
+    """Every file that turnguard left in a home: nobody else can read it, and nothing of the secrets is in it."""
+    left: list[Path] = []
+    for file in home.root.rglob("*"):
+        is_clean(file.name)
+        if file.is_relative_to(home.project) or file in written_here:
+            continue
+        mode = stat.S_IMODE(file.lstat().st_mode)
+        if file.is_file():
+            assert mode == 0o600, file
+            is_clean(file.read_bytes())
+            left.append(file)
+        elif "turnguard" in file.relative_to(home.root).parts:
+            assert mode == 0o700, file
+    return left
+
+
+def run(home: Home, *args: object, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        command(*args), cwd=home.project, env=home.environ, input=data, capture_output=True, timeout=DEADLINE * 3
+    )
+
+
+# --- serve ------------------------------------------------------------------------------------------------------------
+
+
+def told(args: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
+    """A step of which everything that is secret is told."""
+    error = {"error": f"{CANARY}: unknown tool: nope", "errorType": "execution", "ok": False}
+    answer = {"output": {"content": [CANARY], "details": CANARY}} if number % 2 else error
+    yield calls({"id": f"c{number}", **call("run_shell_command", **args)}, call("edit", **args))
+    yield {"type": "toolResults", "results": [{"id": f"c{number}", **answer}, {"name": "edit", "args": args, **answer}]}
+    yield {"type": "text", "delta": f"The password is {CANARY}."}
+    yield {"type": "thought", "subject": CANARY, "description": CANARY}
+    yield {"type": "callRekeyed", "id": f"c{number}", "args": {"again": CANARY}}
+
+
+def messages(settings: dict[str, Any]) -> Iterator[bytes]:
+    """A session whose turn loops; then requests that are wrong in every place where a secret can stand."""
+    yield body("initialize", {"processId": None, "capabilities": {}}, 1)
+    yield body("initialized", {})
+    yield body("turnguard/openSession", {"sessionId": "s", "settings": settings}, 2)
+    number = 2
+    for times in range(12):
+        for args in SECRETS:
+            for event in told(args, times):
+                number += 1
+                yield body("turnguard/record", {"sessionId": "s", "events": [event]}, number)
+    deep = f'"{CANARY}"'.join(["[" * 600, "]" * 600])
+    for wrong in (
+        f'{{"type":"toolCalls","calls":[{{"name":"x","args":{deep}}}]}}',
+        f'{{"type":"toolCalls","calls":[{{"name":5,"args":"{CANARY}"}}]}}',
+        f'{{"type":"toolCalls","calls":[{{"name":"x","args":"{CANARY}","key":"k"}}]}}',
+        f'{{"type":"toolResults","results":[{{"id":"c1","output":{deep}}}]}}',
+        f'{{"type":"toolResults","results":[{{"id":"c1","output":"{CANARY}","outcome":"o"}}]}}',
+        f'{{"type":"text","delta":["{CANARY}"]}}',
+        f'{{"type":"toolCalls","calls":"{CANARY}"}}',
+        f'{{"type":"toolCalls","calls":[{{"args":"\\ud800{CANARY}","name":"x"}}]}}',
+        f'{{"type":"toolCalls","calls":[{{"args":"{CANARY}',
+    ):
+        number += 1
+        params = f'{{"sessionId":"s","events":[{wrong}]}}'
+        yield f'{{"jsonrpc":"2.0","id":{number},"method":"turnguard/record","params":{params}}}'.encode()
+    for method in ("prepareStep", "status", "settings", "closeSession"):
+        number += 1
+        yield body(f"turnguard/{method}", {"sessionId": "s"}, number)
+    yield body("shutdown", None, number + 1)
+    yield body("exit")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {
+            "model": {"maxToolCallsPerTurn": 0, "skipLoopDetection": False},
+            "tools": {"loopDetection": {"enabled": True, "warningThreshold": 2, "criticalThreshold": 3}},
+            "turnguard": {"shadow": True, "repeatedFailures": "enforce", "progress": {"action": "halt"}},
+        },
+        {"turnguard": {"turnGuard": "stream", "shadow": True}, "model": {"skipLoopDetection": False}},
+    ],
+)
+def test_serve(home: Home, settings: dict[str, Any]) -> None:
+    served = run(home, "serve", data=b"".join(map(frame, messages(settings))))
+    assert served.returncode == 0, served.stderr
+    assert b'"findings":[{' in served.stdout
+    is_clean(served.stdout, served.stderr)
+    assert [file.name for file in is_private(home)] == ["salt"]
+
+
+# --- acp --------------------------------------------------------------------------------------------------------------
+
+AGENT = """
+import json, sys
+words, received = json.loads(sys.argv[1]), open(sys.argv[2], "wb", buffering=0)
+def say(message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
+    sys.stdout.flush()
+def update(**told):
+    say({"method": "session/update", "params": {"sessionId": "s", "update": told}})
+prompt = None
+for line in sys.stdin.buffer:
+    received.write(line)
+    message = json.loads(line)
+    method, request = message.get("method"), message.get("id")
+    if method == "initialize":
+        say({"id": request, "result": {"protocolVersion": 1, "agentCapabilities": {}}})
+    elif method == "session/new":
+        say({"id": request, "result": {"sessionId": "s"}})
+    elif method == "session/prompt":
+        prompt = request
+        for n in range(12):
+            for args in words["args"]:
+                call = f"c{n}-{words['args'].index(args)}"
+                text = {"type": "text", "text": words["text"]}
+                update(sessionUpdate="agent_message_chunk", content=text)
+                update(sessionUpdate="tool_call", toolCallId=call, title=words["text"], kind="execute",
+                       status="pending", rawInput=args, locations=[{"path": words["text"]}])
+                update(sessionUpdate="tool_call_update", toolCallId=call, status="failed" if n % 2 else "completed",
+                       content=[{"type": "content", "content": text}], rawOutput={"out": words["text"]})
+    elif method == "session/cancel":
+        say({"id": prompt, "result": {"stopReason": "cancelled"}})
+"""
+
+
+def acp(home: Home, agent: Path, received: Path, options: Sequence[str], prompt: str) -> tuple[bytes, bytes]:
+    """The stdout and stderr of a proxy whose agent loops until it is stopped; the client leaves when it is told so."""
+    words = json.dumps({"args": SECRETS, "text": f"{CANARY} and more"})
+    said: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities": {}}},
+        {"id": 2, "method": "session/new", "params": {"cwd": str(home.project), "mcpServers": []}},
+        {
+            "id": 3,
+            "method": "session/prompt",
+            "params": {"sessionId": "s", "prompt": [{"type": "text", "text": prompt}]},
+        },
+    ]
+    process = subprocess.Popen(
+        [*command("acp", *options, "--"), sys.executable, agent, words, received],
+        cwd=home.project,
+        env=home.environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    heard: list[bytes] = []
+    with process:
+        try:
+            for message in said:
+                process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+                process.stdin.flush()
+                while json.loads(heard[-1] if heard else b"{}").get("id") != message["id"]:
+                    heard.append(process.stdout.readline())
+                    assert heard[-1], "the proxy has ended"
+            rest, errors = process.communicate(timeout=DEADLINE)
+        finally:
+            process.kill()
+    return b"".join(heard) + rest, errors
+
+
+@pytest.mark.parametrize("on_loop", ["halt", "warn"])
+def test_acp(home: Home, tmp_path: Path, on_loop: str) -> None:
+    agent, received = tmp_path / "agent.py", tmp_path / "received"
+    script = AGENT
+    if on_loop == "warn":  # nobody stops it
+        script += (
+            '    if method == "session/prompt":\n        say({"id": prompt, "result": {"stopReason": "end_turn"}})\n'
+        )
+    agent.write_text(script)
+    record, log = home.root / "record.jsonl", home.root / "log"
+    options = ["--record", str(record), "--log", str(log), "--on-loop", on_loop, "--set", "model.maxToolCallsPerTurn=9"]
+    out, errors = acp(home, agent, received, options, f"My password is {CANARY}.")
+    is_clean(errors)
+    lines = [json.loads(line) for line in out.splitlines()]
+    of_agent = ("agent_message_chunk", "tool_call", "tool_call_update")
+    own = [line for line in lines if line.get("params", {}).get("update", {}).get("sessionUpdate") not in of_agent]
+    echoed = [line for line in lines if line not in own]
+    assert any(CANARY in json.dumps(line) for line in echoed)
+    is_clean(*(json.dumps(line) for line in own))
+    to_agent = [json.loads(line) for line in received.read_bytes().splitlines()]
+    is_clean(*(json.dumps(line) for line in to_agent if line.get("method") != "session/prompt"))
+    stopped = [line["result"]["stopReason"] for line in own if line.get("id") == 3]
+    assert stopped == ["max_turn_requests" if on_loop == "halt" else "end_turn"]
+    left = {file.name for file in is_private(home)}
+    assert {"record.jsonl", "log"} <= left
+    assert b"toolCalls" in record.read_bytes()
+
+
+# --- the commands without sessions ------------------------------------------------------------------------------------
+
+
+def test_demo(home: Home) -> None:
+    home.environ["SECRET"] = CANARY
+    ran = run(home, "demo")
+    assert ran.returncode == 0
+    is_clean(ran.stdout, ran.stderr)
+    is_private(home)
+
+
+BROKEN = f"""// the password is {CANARY}
+{{model: {{maxToolCallsPerTurn: "{CANARY * 10}"}}, /* {CANARY} */ turnguard: {{shadow: true, maxBlocksPerTurn: }}}}"""
+WRONG = f"""// the password is {CANARY}
+{{model: {{maxToolCallsPerTurn: "{CANARY * 10}"}}, /* {CANARY} */ turnguard: {{shadow: true}}}}"""
+
+
+@pytest.mark.parametrize("text", [BROKEN, WRONG])
+@pytest.mark.parametrize(
+    "args", [(), ("--json",), ("path",), ("check", ".turnguard/settings.json"), ("--project", ".")]
+)
+def test_settings(home: Home, text: str, args: Sequence[str]) -> None:
+    """A file can hold what it should not; what is right in it or wrong is shown, and what is long is not."""
+    home.write(home.user_file, text)
+    home.write(home.project_file, text)
+    ran = run(home, "settings", *args)
+    is_clean(ran.stdout, ran.stderr)
+    assert is_private(home, home.user_file, home.user_file.parent) == []
+
+
+def test_trust(home: Home) -> None:
+    home.write(home.project_file, WRONG)
+    for args in ((".",), ("--list",), ("--revoke", ".")):
+        ran = run(home, "trust", *args, data=f"{CANARY}\n".encode())
+        is_clean(ran.stdout, ran.stderr)
+    with home.at_terminal("trust", ".") as terminal:
+        terminal.wait_for(PROMPT)
+        terminal.type("yes\n")
+        ended = terminal.end()
+    assert ended.returncode == 0
+    is_clean(ended.text)
+    is_clean(run(home, "trust", "--list").stdout)
+    assert "trust.json" in {file.name for file in is_private(home)}
+
+
+def test_every_command_is_here() -> None:
+    """A command that is added is run here too."""
+    text = subprocess.run(command("--help"), capture_output=True, text=True, timeout=DEADLINE, check=True).stdout
+    named = {line.split()[0] for line in text.splitlines() if line.startswith("    ") and line[4] != " "}
+    assert named == {"serve", "acp", "settings", "trust", "demo"}
