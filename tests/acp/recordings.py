@@ -200,7 +200,9 @@ def main(arguments: Sequence[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     folder, *names = arguments
-    runs = [Run(Path(folder, name)) for name in names] or [Run(path) for path in sorted(Path(folder).glob("*.jsonl.gz"))]
+    runs = [Run(Path(folder, name)) for name in names] or [
+        Run(path) for path in sorted(Path(folder).glob("*.jsonl.gz"))
+    ]
     violations: list[str] = []
     print("| recording | lines | calls heard | forwarded | warned at | halted at | answered |\n" + "|---" * 7 + "|")
     for run in runs:

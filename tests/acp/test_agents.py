@@ -1,6 +1,7 @@
 """What each agent's table reads differently: names, arguments, outcomes; and which table an agent gets."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.acp.shapes import (
     call,
     claude,
     codex,
+    gemini,
     later,
     opencode,
     permission,
@@ -18,10 +20,12 @@ from tests.acp.shapes import (
     shown,
     usage,
     vibe,
+    words,
 )
 from turnguard.acp.agents import TABLES, table_of
 from turnguard.acp.agents.merged import MAX_HELD_TEXT
 from turnguard.acp.messages import AgentInfo
+from turnguard_protocol.events import Facts
 
 
 @pytest.mark.parametrize(
@@ -294,6 +298,60 @@ def test_gemini_shows_errors() -> None:
     begun = call("a__1", title="ls", kind="execute", status="in_progress", content=[])
     found = result("gemini", begun, later("a__1", status="failed", content=shown("no such file")))
     assert (found.ok, found.outcome is None) == (False, False)
+
+
+def test_only_gemini_never_shows_results_and_counted_are_its_commands() -> None:
+    command = call("run_shell_command__1", title="ls", kind="execute", status="in_progress")
+    told = {agent: known(agent, command).facts for agent in TABLES}
+    assert [agent for agent, facts in told.items() if facts is not None and facts.blind] == ["gemini"]
+    read = call("read_file__1", title="a.py", kind="read", status="in_progress")
+    assert known("gemini", read).facts == Facts(read_like=True)
+
+
+def gemini_times(times: int) -> Iterator[Any]:
+    for number in range(times):
+        yield from gemini(f"run_shell_command__{number}")
+
+
+def said(agent: str, *messages: Any) -> list[tuple[Any, ...]]:
+    """What is found of these messages, and of the words after them."""
+    heard = Heard(agent)
+    heard.hear(*messages, words("So."))
+    return [(each.action, each.reason, each.count) for each in heard.findings if each.fresh]
+
+
+def test_gemini_is_warned_at_8_equal_commands_in_a_row_and_stopped_at_15() -> None:
+    warned, halted = ("warn", "blind", 8), ("halt", "blind", 15)
+    assert said("gemini", *gemini_times(7)) == []
+    assert said("gemini", *gemini_times(8)) == [warned]
+    assert said("gemini", *gemini_times(14)) == [warned]
+    assert said("gemini", *gemini_times(15)) == [warned, halted]
+
+
+def test_gemini_is_not_stopped_where_another_call_comes_in_between() -> None:
+    others = [
+        gemini("run_shell_command__x", "pwd"),
+        [call("read_file__x", title="a.py", kind="read", status="completed", content=[])],
+        [call("run_shell_command__x", title="ls", kind="execute", status="failed", content=shown("no such file"))],
+    ]
+    again = [each for number in range(7) for each in gemini(f"run_shell_command__again{number}")]
+    for other in others:
+        assert said("gemini", *gemini_times(7), *other, *again) == []
+
+
+def test_gemini_asked_for_permission_is_counted_the_same() -> None:
+    heard = Heard("gemini")
+    for number in range(16):
+        heard.hear(permission(f"run_shell_command__{number}", title="ls", kind="execute", locations=[]))
+        heard.hear(later(f"run_shell_command__{number}", status="completed", title="ls", content=[], kind="execute"))
+    assert [each.count for each in heard.findings if each.fresh] == [8, 15]
+
+
+def test_agents_that_show_results_have_no_streak() -> None:
+    """Results that are missing are not known to be never shown."""
+    begun = [call(f"c{number}", title="bash", kind="execute", rawInput={"command": "ls"}) for number in range(20)]
+    ended = [later(f"c{number}", status="completed", content=[]) for number in range(20)]
+    assert said("opencode", *(each for pair in zip(begun, ended, strict=True) for each in pair)) == []
 
 
 def test_gemini_alone_leaves_the_progress_guard_blind() -> None:

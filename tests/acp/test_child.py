@@ -178,6 +178,20 @@ def test_those_that_were_found_are_kept_when_their_parent_is_gone(family: list[i
 
 
 @only_linux
+def test_an_id_that_another_process_has_by_now_says_nothing(family: list[int]) -> None:
+    first, second, third = family
+    descendants = Descendants(first)
+    descendants.look()
+    held = descendants._held  # pyright: ignore[reportPrivateUsage]
+    os.close(held.pop(third).fd)
+    held[second] = held[second]._replace(began=held[second].began - 1)
+    descendants._pid = -1  # pyright: ignore[reportPrivateUsage]
+    descendants.look()
+    assert third not in held
+    os.close(held.pop(second).fd)
+
+
+@only_linux
 def test_nothing_stays_open_of_descendants(family: list[int]) -> None:
     before = open_files()
     descendants = Descendants(family[0])

@@ -83,6 +83,15 @@ def test_a_key_made_elsewhere_passes_as_it_is(key: str | Keys) -> None:
     assert one_call(Call("a", key=key)) == Call("a", key=key)
 
 
+def test_only_the_host_knows_which_results_are_never_shown() -> None:
+    blind = Facts(blind=True)
+    told = Facts(blind=True, poll=True)
+    assert one_call(call("shell", {}, facts=told)).facts == blind, "the rest is found out here"
+    assert one_call(call("read_file", {}, facts=blind)).facts == Facts(blind=True, read_like=True)
+    assert one_call(call("read_file", {}, facts=blind), TURN_ONLY._replace(facts=False)).facts == blind
+    assert one_call(Call("shell", key="k", facts=told)).facts == told
+
+
 def test_facts_are_derived_while_the_arguments_are_at_hand() -> None:
     assert one_call(call("read_file", {})).facts == Facts(read_like=True)
     assert one_call(call("run_shell_command", {"command": "git status"})).facts == Facts(git_overview=True)

@@ -2,14 +2,15 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import UNSET, Raw
 
-from tests.build import call, calls, distinct, in_force, results, same
-from turnguard.core.joint import JointGuard
+from tests.build import call, calls, distinct, in_force, results
+from turnguard.core.joint import JointGuard, stricter
 from turnguard.core.session import EventError, SessionGuard, StaleTurnError
 from turnguard_protocol.events import Result, StepFinished, Text, TurnEnded, TurnStarted
-from turnguard_protocol.verdicts import Action
+from turnguard_protocol.verdicts import Action, Totals, Verdict
 
 BROKEN = calls(call(), call("x"))
 BROKEN.calls[1].args = Raw(b"{")
@@ -42,17 +43,22 @@ def test_the_tighter_cap_halts_and_its_owner_is_named() -> None:
     assert guard.prepare_step().tool_choice == "none"
 
 
-def test_the_persons_own_guard_halts_where_the_projects_would_not() -> None:
+def test_the_persons_own_guard_may_be_the_one_that_halts() -> None:
     """A call that is refused early is one that no later count of the tighter guard sees."""
-    own = {"tools": {"loopDetection": {"enabled": True}}, **cap(3)}
-    guard = joint(own, {"tools": {"loopDetection": {"enabled": True, "criticalThreshold": 3, "warningThreshold": 1}}})
-    guard.record([TurnStarted()])
-    for _ in range(3):
-        guard.record([same(1), results(Result(name="grep", args=Raw(b'{"q":1}'), output=Raw(b"1"))), StepFinished()])
-    verdict = guard.record([same(1)])
-    assert verdict.action is Action.HALT
-    assert verdict.findings[0].loop_type == "turn_tool_call_cap"
-    assert guard.status().state == "halted"
+    guard = joint(cap(2), cap(9))
+    told = guard.record([TurnStarted(), distinct(3)])
+    assert (told.action, told.admitted) == (Action.HALT, [])
+    assert guard.project.status().state == "running"
+    assert (guard.status().state, guard.prepare_step().tool_choice) == ("halted", "none")
+    assert guard.record([Text("x")]).action is Action.HALT
+    copy = joint(cap(2), cap(9))
+    copy.restore(guard.snapshot())
+    summary = copy.close()
+    assert summary is not None
+    assert (summary.outcome, [each.threshold for each in summary.findings]) == ("cancelled", [2])
+    guard.override("raiseCap", turn_id=told.turn_id, calls=5)
+    assert guard.status().state == "running"
+    assert guard.record([distinct(3, 9)]).admitted == [0, 1, 2]
 
 
 def test_what_runs_is_what_both_let_run() -> None:
@@ -61,6 +67,15 @@ def test_what_runs_is_what_both_let_run() -> None:
     verdict = guard.record([distinct(6)])
     assert (verdict.action, verdict.admitted) == (Action.BLOCK, [0, 1, 2])
     assert [finding.threshold for finding in verdict.findings] == [3]
+
+
+@pytest.mark.parametrize(("own", "project"), [(Action.BLOCK, Action.BLOCK), (Action.WARN, Action.BLOCK)])
+def test_of_two_answers_what_both_let_run_runs_whichever_is_stricter(own: Action, project: Action) -> None:
+    totals = Totals(0, 0, 0, 0)
+    of_own = Verdict(action=own, turn_id="t", findings=[], admitted=[0, 1], totals=totals)
+    of_project = Verdict(action=project, turn_id="t", findings=[], admitted=[1, 2], totals=totals)
+    assert stricter(of_own, of_project).admitted == [1]
+    assert stricter(msgspec.structs.replace(of_project), msgspec.structs.replace(of_own)).admitted == [1]
 
 
 def test_findings_of_both_are_listed_and_equal_ones_once() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from tests.build import in_force
+from tests.build import call, calls, in_force, session
 from turnguard.core import progress
-from turnguard.core.guard import Batch
+from turnguard.core.guard import Batch, Rekeying
 from turnguard.core.messages import model_message, user_message
 from turnguard.core.progress import ProgressGuard, Standing
 from turnguard.core.turn.counter import counted
@@ -19,6 +19,7 @@ from turnguard_protocol.events import (
     Call,
     Compacted,
     Event,
+    Facts,
     Fallback,
     Keys,
     Outcomes,
@@ -287,6 +288,147 @@ def test_a_step_without_end_is_held_only_in_part(monkeypatch: pytest.MonkeyPatch
     assert not guard.is_blind()
 
 
+# --- results that are never shown -------------------------------------------------------------------------------------
+
+BLIND = Facts(blind=True)
+
+
+def unseen(guard: ProgressGuard, key: str = "a", *, result: Result | None = None, **more: Any) -> str:
+    """A step of one call whose result nobody is shown."""
+    send(guard, Call("shell", "1", key=key, **{"facts": BLIND, **more}))
+    answer(guard, result or Result("1", ok=True))
+    return finish(guard)
+
+
+def test_the_streak_is_warned_of_at_8_and_stopped_at_15() -> None:
+    guard = guard_with()
+    assert [unseen(guard) for _ in range(16)] == [""] * 7 + ["warn*"] + [""] * 6 + ["halt*"] * 2
+
+
+def test_a_streak_says_how_long_it_is_and_of_which_call() -> None:
+    guard = guard_with(seal=lambda key: f"sealed {key}")
+    found: list[Finding] = []
+    for _ in range(15):
+        send(guard, Call("shell", "1", key="k", facts=BLIND))
+        found += guard.receive(StepFinished())
+    warning, halt = found
+    assert (warning.reason, warning.tool, warning.count, warning.threshold) == ("blind", "shell", 8, 8)
+    assert (halt.reason, halt.tool, halt.count, halt.threshold) == ("blind", "shell", 15, 15)
+    assert {finding.loop_type for finding in found} == {"no_new_evidence"}
+    assert {finding.key_digest for finding in found} == {"sealed k"}
+    assert {finding.setting for finding in found} == {"turnguard.progress.action"}
+
+
+ENDS_A_STREAK: list[dict[str, Any]] = [
+    {"key": "other"},
+    {"facts": None},
+    {"facts": Facts(poll=True)},
+    {"fidelity": "none"},
+    {"result": Result("1", outcome="shown after all")},
+]
+
+
+@pytest.mark.parametrize("other", ENDS_A_STREAK, ids=str)
+@pytest.mark.parametrize("before", [7, 14])
+def test_any_other_call_ends_the_streak(before: int, other: dict[str, Any]) -> None:
+    guard = guard_with()
+    said = [unseen(guard) for _ in range(before)]
+    said += [unseen(guard, **other), *(unseen(guard) for _ in range(7))]
+    assert "".join(said) == ("warn*" if before == 14 else "")
+    assert unseen(guard) == "warn*", "it is another streak, so it is warned of anew"
+
+
+@pytest.mark.parametrize("other", ENDS_A_STREAK[1:4], ids=str)
+def test_other_calls_are_none_of_a_streak(other: dict[str, Any]) -> None:
+    guard = guard_with()
+    assert [unseen(guard, **other) for _ in range(20)] == [""] * 20
+    assert guard.streak is None
+
+
+def test_another_tool_with_the_same_key_is_another_call() -> None:
+    guard = guard_with()
+    for number in range(30):
+        send(guard, Call("shell" if number % 2 else "bash", "1", key="k", facts=BLIND))
+        assert finish(guard) == ""
+
+
+def test_a_shown_result_is_judged_by_what_it_shows() -> None:
+    guard = guard_with()
+    shown = Result("1", outcome="no such file", ok=False)
+    assert [unseen(guard, result=shown) for _ in range(5)] == ["", "", "", "warn*", "halt*"]
+
+
+def test_calls_of_one_step_are_in_a_row_too_and_the_warning_comes_first() -> None:
+    guard = guard_with()
+    for said in ("warn*", "halt*"):
+        send(guard, *(Call("shell", f"{number}", key="k", facts=BLIND) for number in range(20)))
+        assert finish(guard) == said
+
+
+def test_a_step_that_ends_with_another_call_has_no_streak() -> None:
+    guard = guard_with()
+    send(guard, *(Call("shell", f"{number}", key="k", facts=BLIND) for number in range(20)), Call("a", "x", key="k"))
+    assert finish(guard) == ""
+
+
+def test_a_call_that_is_rekeyed_in_its_step_counts_as_what_it_is_then() -> None:
+    guard = guard_with()
+    before, now = Call("shell", "1", key="", fidelity="none"), Call("shell", "1", key="k", facts=BLIND)
+    for _ in range(8):
+        send(guard, before)
+        guard.commit_rekeyed(Rekeying(before, now, is_in_step=True), is_admitted=True)
+        said = finish(guard)
+    assert said == "warn*"  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+def test_words_do_not_end_a_streak_and_a_new_turn_does() -> None:
+    guard = guard_with()
+    for _ in range(7):
+        unseen(guard)
+        guard.receive(Text("once more"))
+    assert unseen(guard) == "warn*"
+    guard.receive(TurnStarted())
+    assert [unseen(guard) for _ in range(7)] == [""] * 7
+
+
+def test_with_warn_a_streak_is_only_warned_of_and_people_read_it_twice() -> None:
+    guard = guard_with("warn")
+    assert [unseen(guard) for _ in range(17)] == [""] * 7 + ["warn*"] + [""] * 6 + ["warn*", "warn", "warn"]
+
+
+def test_off_counts_no_streak() -> None:
+    guard = guard_with("off")
+    assert [unseen(guard) for _ in range(20)] == [""] * 20
+    assert guard.streak is None
+
+
+def test_forgiving_a_streak_clears_it_and_nothing_else() -> None:
+    guard = guard_with()
+    for _ in range(3):
+        one(guard)
+    for _ in range(15):
+        unseen(guard)
+    guard.forgive(finding_of("call", 5))
+    assert guard.streak is not None
+    for _ in range(3):
+        one(guard)
+    for _ in range(15):
+        unseen(guard)
+    guard.forgive(finding_of("blind", 15))
+    assert (guard.streak, points(guard)) == (None, 1)
+    assert [unseen(guard) for _ in range(8)] == [""] * 7 + ["warn*"]
+
+
+def test_in_a_session_a_streak_is_stopped_and_one_can_go_on() -> None:
+    guarded = session(turnguard={"progress": {"action": "halt"}})
+    step = [calls(call("shell", facts=BLIND)), StepFinished()]
+    actions = [guarded.record(step).action for _ in range(16)]
+    assert actions == [*["allow"] * 7, "warn", *["allow"] * 6, "halt", "halt"]
+    assert guarded.status().blind == ["progress"]
+    guarded.override("continueOnce")
+    assert [guarded.record(step).action for _ in range(8)] == [*["allow"] * 7, "warn"]
+
+
 # --- findings ---------------------------------------------------------------------------------------------------------
 
 
@@ -383,6 +525,7 @@ def finding_of(reason: str, count: int, action: Action = Action.WARN) -> Finding
 NO_TOTALS = Totals(0, 0, 0, 0)
 
 LAST_CHANCE = "; the turn is stopped if the next calls show nothing new either."
+BLIND_LAST_CHANCE = "; the turn is stopped if the same call keeps coming."
 
 MODEL_TEXTS = {
     "call": '"x" has now given this same result 4 times in the last 20 calls. Repeating it will not show anything new. '
@@ -390,13 +533,16 @@ MODEL_TEXTS = {
     "edit": "This same edit has been made 4 times. Check the file's present content before editing it again",
     "error": '4 calls of "x" failed with the same error. Change the approach rather than the arguments',
     "final": '"x" has been sent 4 times; it does not end this turn. Stop calling tools and answer',
+    "blind": '"x" was called 4 times in a row with the same arguments, and this agent does not show results. '
+    "If the call shows you nothing new, change the approach, or say what blocks you",
 }
 
 
 @pytest.mark.parametrize("reason", get_args(progress.Kind))
 def test_what_the_model_reads(reason: str) -> None:
     warning = finding_of(reason, 4)
-    assert model_message([warning], under("halt"), NO_TOTALS) == MODEL_TEXTS[reason] + LAST_CHANCE
+    closing = BLIND_LAST_CHANCE if reason == "blind" else LAST_CHANCE
+    assert model_message([warning], under("halt"), NO_TOTALS) == MODEL_TEXTS[reason] + closing
     assert model_message([warning], under("warn"), NO_TOTALS) == MODEL_TEXTS[reason] + "."
 
 
@@ -412,6 +558,14 @@ def test_what_a_person_reads() -> None:
     assert user_message([finding_of("edit", 4)], under("halt"), NO_TOTALS, Standing(3, 4, 0)) == (
         "Warning: no new evidence. This same edit has been made 4 times; 3 points (limit 6). "
         "Setting: turnguard.progress.action."
+    )
+
+
+def test_what_a_person_reads_where_there_are_no_points() -> None:
+    halt = finding_of("blind", 15, Action.HALT)
+    assert user_message([halt], under("halt"), NO_TOTALS, Standing(0, 15, None)) == (
+        'Stopped: "x" was called 15 times in a row with the same arguments, and this agent does not show results. '
+        "Setting: turnguard.progress.action. You can continue once."
     )
 
 
@@ -433,6 +587,7 @@ one_call: Strategy = st.builds(
     key=st.sampled_from(["a", "b", Keys("a"), None]),
     fidelity=st.sampled_from(["full", "full", "low", "none"]),
     hint=st.sampled_from([None, "sleep"]),
+    facts=st.sampled_from([None, None, BLIND]),
 )
 one_result: Strategy = st.builds(
     Result,
@@ -448,7 +603,7 @@ looping: Strategy = st.builds(
     lambda call, result, times: [[call], ToolResults([result]), StepFinished()] * times,
     one_call,
     one_result,
-    st.integers(1, 7),
+    st.one_of(st.integers(1, 7), st.just(16)),
 )
 single: Strategy = st.one_of(
     st.lists(one_call, max_size=3),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import turnguard.core
 from tests.build import call, calls, distinct, raw, results, same, session
 from turnguard.core.session import SessionGuard
-from turnguard_protocol.events import Compacted, Event, Result, StepFinished, Text, Thought, TurnStarted
+from turnguard_protocol.events import Compacted, Event, Facts, Result, StepFinished, Text, Thought, TurnStarted
 from turnguard_protocol.verdicts import Action, Verdict
 
 Sections = dict[str, dict[str, Any]]
@@ -129,6 +129,7 @@ NEARLY_STUCK = [distinct(94), *ran(5, "grep", {"q": 1}), distinct(1, 500)]
 POLLS = ran(3, "process", {"action": "poll"})
 POLL = calls(call("process", {"action": "poll"}))
 UNKNOWN = ran(2, "edti", error="Unknown tool: edti")
+UNSEEN = [calls(call("shell", facts=Facts(blind=True))), results(Result(name="shell", args=raw({}))), StepFinished()]
 NO_DETECTORS: dict[str, Any] = {"detectors": {"genericRepeat": False, "knownPollNoProgress": False, "pingPong": False}}
 
 HALT, BLOCK, RESTRICT, WARN, ALLOW = Action.HALT, Action.BLOCK, Action.RESTRICT, Action.WARN, Action.ALLOW
@@ -516,6 +517,8 @@ PROGRESS_TRIPS = tuple(
         ("error", HALT, varied(8, "read", error="no"), '8 calls of "read" failed with the same error'),
         ("final", WARN, varied(5, "finish"), '"finish" has been sent 5 times'),
         ("final", HALT, varied(8, "finish"), '"finish" has been sent 8 times'),
+        ("blind", WARN, UNSEEN * 8, '"shell" was called 8 times in a row with the same arguments'),
+        ("blind", HALT, UNSEEN * 15, "and this agent does not show results"),
     )
 )
 

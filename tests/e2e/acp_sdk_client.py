@@ -7,11 +7,13 @@ asked in has ended, which is too late. Prints a JSON list: of each prompt what w
 
 import asyncio
 import json
+import os
 import sys
 from typing import Any
 
-import acp
 from acp.schema import AllowedOutcome, RequestPermissionResponse
+
+import acp
 
 MOST = 10
 
@@ -51,8 +53,8 @@ async def prompted(agent: Any, person: Person, session_id: str, text: str) -> An
 
 
 async def run(plan: list[Any], command: list[str]) -> list[Any]:
-    person, seen = Person(), []
-    async with acp.spawn_agent_process(person, *command) as (agent, _process):
+    person, seen = Person(), []  # pyright: ignore[reportAbstractUsage] -- it has no files and no terminals
+    async with acp.spawn_agent_process(person, *command, env=os.environ) as (agent, _process):
         await agent.initialize(protocol_version=acp.PROTOCOL_VERSION)
         session = await agent.new_session(cwd="/", mcp_servers=[])
         for step in plan:

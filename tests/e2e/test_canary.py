@@ -1,4 +1,4 @@
-"""What a tool was asked and what it answered goes nowhere: every command is run on words that must not come out again."""
+"""What a tool was asked and what it answered goes nowhere: each command is run on words that must not come out."""
 
 import json
 import os
@@ -140,10 +140,11 @@ def test_serve(home: Home, settings: dict[str, Any]) -> None:
 
 AGENT = """
 import json, sys
-words, received = json.loads(sys.argv[1]), open(sys.argv[2], "wb", buffering=0)
+words, received, sent = json.loads(sys.argv[1]), open(sys.argv[2], "wb", buffering=0), open(sys.argv[3], "w")
 def say(message):
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
-    sys.stdout.flush()
+    for file in (sent, sys.stdout):
+        file.write(json.dumps({"jsonrpc": "2.0", **message}) + "\\n")
+        file.flush()
 def update(**told):
     say({"method": "session/update", "params": {"sessionId": "s", "update": told}})
 prompt = None
@@ -171,20 +172,22 @@ for line in sys.stdin.buffer:
 """
 
 
-def acp(home: Home, agent: Path, received: Path, options: Sequence[str], prompt: str) -> tuple[bytes, bytes]:
+def acp(home: Home, agent: Path, options: Sequence[str], prompt: str) -> tuple[bytes, bytes]:
     """The stdout and stderr of a proxy whose agent loops until it is stopped; the client leaves when it is told so."""
+    received, sent = agent.with_name("received"), agent.with_name("sent")
     words = json.dumps({"args": SECRETS, "text": f"{CANARY} and more"})
+    text = {"type": "text", "text": prompt}
     said: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities": {}}},
         {"id": 2, "method": "session/new", "params": {"cwd": str(home.project), "mcpServers": []}},
         {
             "id": 3,
             "method": "session/prompt",
-            "params": {"sessionId": "s", "prompt": [{"type": "text", "text": prompt}]},
+            "params": {"sessionId": "s", "prompt": [text]},
         },
     ]
     process = subprocess.Popen(
-        [*command("acp", *options, "--"), sys.executable, agent, words, received],
+        [*command("acp", *options, "--"), sys.executable, agent, words, received, sent],
         cwd=home.project,
         env=home.environ,
         stdin=subprocess.PIPE,
@@ -210,26 +213,21 @@ def acp(home: Home, agent: Path, received: Path, options: Sequence[str], prompt:
 
 @pytest.mark.parametrize("on_loop", ["halt", "warn"])
 def test_acp(home: Home, tmp_path: Path, on_loop: str) -> None:
-    agent, received = tmp_path / "agent.py", tmp_path / "received"
-    script = AGENT
-    if on_loop == "warn":  # nobody stops it
-        script += (
-            '    if method == "session/prompt":\n        say({"id": prompt, "result": {"stopReason": "end_turn"}})\n'
-        )
-    agent.write_text(script)
+    agent = tmp_path / "agent.py"
+    # Where it is only warned nobody stops it.
+    ends = 'method == "session/prompt"' if on_loop == "warn" else "False"
+    agent.write_text(f'{AGENT}    if {ends}:\n        say({{"id": prompt, "result": {{"stopReason": "end_turn"}}}})\n')
     record, log = home.root / "record.jsonl", home.root / "log"
     options = ["--record", str(record), "--log", str(log), "--on-loop", on_loop, "--set", "model.maxToolCallsPerTurn=9"]
-    out, errors = acp(home, agent, received, options, f"My password is {CANARY}.")
+    out, errors = acp(home, agent, options, f"My password is {CANARY}.")
     is_clean(errors)
-    lines = [json.loads(line) for line in out.splitlines()]
-    of_agent = ("agent_message_chunk", "tool_call", "tool_call_update")
-    own = [line for line in lines if line.get("params", {}).get("update", {}).get("sessionUpdate") not in of_agent]
-    echoed = [line for line in lines if line not in own]
-    assert any(CANARY in json.dumps(line) for line in echoed)
-    is_clean(*(json.dumps(line) for line in own))
-    to_agent = [json.loads(line) for line in received.read_bytes().splitlines()]
+    of_agent = set((tmp_path / "sent").read_bytes().splitlines())
+    own = [line for line in out.splitlines() if line not in of_agent]
+    assert any(b"turnguard" in line for line in own)
+    is_clean(*own)
+    to_agent = [json.loads(line) for line in (tmp_path / "received").read_bytes().splitlines()]
     is_clean(*(json.dumps(line) for line in to_agent if line.get("method") != "session/prompt"))
-    stopped = [line["result"]["stopReason"] for line in own if line.get("id") == 3]
+    stopped = [line["result"]["stopReason"] for line in map(json.loads, out.splitlines()) if line.get("id") == 3]
     assert stopped == ["max_turn_requests" if on_loop == "halt" else "end_turn"]
     left = {file.name for file in is_private(home)}
     assert {"record.jsonl", "log"} <= left

@@ -357,7 +357,7 @@ def test_what_does_not_hold_is_told_once_with_the_first_verdict() -> None:
 
 
 def test_without_anything_to_tell_there_are_no_notices() -> None:
-    playing = Playing(force(user={CAP: 50}, project={CAP: 50}))
+    playing = Playing(force(user={CAP: 50}, project={CAP: 50, SHADOW: False, "turnguard.turnGuard": "batch"}))
     assert playing.record(TurnStarted()).notices is UNSET
 
 

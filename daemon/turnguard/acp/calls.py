@@ -41,7 +41,18 @@ from turnguard.acp.steps import ROOT, Running, Scope, Steps
 from turnguard.core.bounds import MAX_REMEMBERED_CALL_IDS
 from turnguard.core.guard import InvalidEventError
 from turnguard.core.identify import identify
-from turnguard_protocol.events import Call, CallRekeyed, Event, Facts, Keys, Result, Text, Thought, ToolCalls, ToolResults
+from turnguard_protocol.events import (
+    Call,
+    CallRekeyed,
+    Event,
+    Facts,
+    Keys,
+    Result,
+    Text,
+    Thought,
+    ToolCalls,
+    ToolResults,
+)
 
 MAX_OPEN = 1_000
 """Calls that are held at once; the oldest are then taken to have ended without a result."""

@@ -27,7 +27,7 @@ class _Held(NamedTuple):
 
 
 class Descendants:
-    """Processes below one, as they were found."""
+    """Processes below one, as they were found. That one must not have been waited for when they are looked for."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

@@ -172,7 +172,8 @@ class Watch:
         self._deadlines.append((now + END_SECONDS, self._kill_all))
 
     def _kill_all(self) -> None:
-        self._descendants.look()
+        if self._child.exit_code() is None:  # else its id could be another's by now
+            self._descendants.look()
         self._kill()
         self._descendants.kill()
 

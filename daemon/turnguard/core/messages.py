@@ -128,11 +128,11 @@ WARNED_ADVICE = {
     "edit": "Check the file's present content before editing it again",
     "error": "Change the approach rather than the arguments",
     "final": "Stop calling tools and answer",
-    BLIND: "If it shows nothing new, change the approach, or say what blocks you",
+    BLIND: "If the call shows you nothing new, change the approach, or say what blocks you",
 }
 WARNED_OTHERWISE = "Change the approach, or say what blocks you"
 LAST_CHANCE = "the turn is stopped if the next calls show nothing new either"
-BLIND_LAST_CHANCE = "the turn is stopped if it goes on being called"
+BLIND_LAST_CHANCE = "the turn is stopped if the same call keeps coming"
 
 
 def shown_name(name: str) -> str:

@@ -82,8 +82,8 @@ MOST_AFTER_WARNING = HALT - QUARTERS
 """A warned model gets one more step whatever the warned one came to."""
 
 Kind = Literal["call", "edit", "error", "final", "blind"]
-"""What repeats: the whole call, an edit, an error with other arguments, a final answer with other words; or a call whose
-results are never shown."""
+"""What repeats: the whole call, an edit, an error with other arguments, a final answer with other words; or a call
+whose results are never shown."""
 
 
 class SeenCall(Struct, gc=False):

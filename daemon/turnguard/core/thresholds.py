@@ -130,8 +130,9 @@ PROGRESS_WARNINGS_TOLD = 2
 PROGRESS_HALT = 6
 """Points at which a turn is stopped that was warned before."""
 
-# Where results are never shown there are no points. These two are by judgement, not measured: no recorded turn is blind.
-# They are well above what a shown result is given, four and five, since each of these calls may have shown something.
+# Where results are never shown there are no points. These two are by judgement, not measured, since the turns that the
+# numbers above were chosen on all have results. They lie well above the four and five calls at which one unchanged
+# result is warned of and stopped: each call may have shown the model something new.
 
 BLIND_WARN = 8
 """Identical calls in a row at which the model is warned when their results are never shown."""

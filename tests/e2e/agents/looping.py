@@ -54,11 +54,11 @@ class Agent:
 
     def _prompted(self, message: Any) -> None:
         texts = [block["text"] for block in message["params"]["prompt"]]
-        if texts[-1] == "report":
+        if texts[0] == "report":
             self._say(json.dumps({"prompt": texts, "answers": self.answers}))
             self._answer(message, self._ending("end_turn"))
             return
-        if texts[-1] == "permission":
+        if texts[0] == "permission":
             call = {"toolCallId": "asked", "title": "Writing", "kind": "edit", "status": "pending"}
             self._update("tool_call", **call, rawInput={"path": "b"})
             params = {"sessionId": SESSION, "toolCall": call, "options": OPTIONS}
@@ -86,7 +86,7 @@ class Agent:
         if message.get("method") == "session/cancel":
             return True
         self._take(message)
-        return False
+        return self._is_cancelled()
 
     @staticmethod
     def _ending(stop_reason: str) -> Any:

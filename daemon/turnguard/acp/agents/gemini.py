@@ -41,7 +41,7 @@ class Gemini(AgentTable):
         return UNSET if call.content is call.input_content else super().content_output(call)
 
     def is_blind(self, call: MergedCall) -> bool:
-        """A command's result is never shown. Of other tools it is not either, but their titles leave arguments out."""
+        """A command's result is never shown. Of other tools it is not either, but a title need not tell all they do."""
         return self._is_command(call)
 
     def _is_command(self, call: MergedCall) -> bool:
