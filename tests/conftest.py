@@ -5,6 +5,8 @@ state or the variables of whoever runs it.
 """
 
 import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,11 @@ from turnguard.settings.table import ENVIRONMENT_PREFIX
 settings.register_profile("steady", deadline=None, database=None, derandomize=True)
 settings.register_profile("explore", deadline=None, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+if sys.platform != "win32":
+    # Under nohup, as some runners start what they run, it is ignored, and so it would be in every process of a test.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True, scope="session")
