@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from turnguard.settings.files import read_file
 
 from turnguard.settings import reference
 from turnguard.settings.described import default_of, stricter
+from turnguard.settings.files import read_file
 from turnguard.settings.schema import Schema, settings_schema
 from turnguard.settings.table import BY_NAME, ROWS, is_stricter, type_of
 from turnguard.settings.vscode import contribution
