@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.daemon import DEADLINE
 from turnguard.acp import told as told_module
 from turnguard.acp.told import MAX_WAITING, Told
 
@@ -33,5 +34,7 @@ def test_a_stderr_that_takes_nothing_is_not_waited_for(monkeypatch: pytest.Monke
         told.say("x" * 1_000)
     monkeypatch.setattr(told_module, "END_SECONDS", 0.01)
     told.end()
-    os.close(reader)  # now nobody reads, and the thread ends
+    os.close(reader)
+    monkeypatch.setattr(told_module, "END_SECONDS", DEADLINE)
+    told.end()  # nobody reads any more: it ends before another test's file gets the number of `writer`
     os.close(writer)
