@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 CORE = {"core", "turnguard_protocol"}
-SUPPORT = {"settings", "framing", "client"}
+SUPPORT = {"settings", "framing", "client", "transcript", "recording"}
 FACES = {"service", "acp", "headless"}
 
 MAY_KNOW = {
@@ -24,6 +24,8 @@ MAY_KNOW = {
     "settings": CORE,
     "framing": CORE,
     "client": CORE | {"framing"},
+    "transcript": CORE,
+    "recording": CORE,
     **{face: CORE | SUPPORT | {"turnguard"} for face in FACES},
     "demo": CORE | {"client", "turnguard"},
     "commands": CORE | SUPPORT | {"turnguard"},

@@ -8,8 +8,9 @@ from msgspec import Raw
 
 from tests.acp.play import Guard
 from tests.acp.shapes import Heard, claude, codex, usage
-from turnguard.acp.record import Transcript
+from turnguard.acp.record import RecordedGuard
 from turnguard.core.session import SessionGuard
+from turnguard.recording import Transcript
 from turnguard.settings.layers import Merged
 from turnguard_protocol.events import (
     Call,
@@ -116,7 +117,7 @@ def test_raw_arguments_and_results_are_never_written() -> None:
 
 def test_a_recorded_guard_answers_as_the_guard_does() -> None:
     file, guard = File(), Guard("s", HALTING, None)
-    recorded = file.transcript.of("s", guard)
+    recorded = RecordedGuard(file.transcript, "s", guard)
     assert recorded.record([TurnStarted("t")]).turn_id == "t"
     assert guard.events == file.events == [TurnStarted("t")]
     assert recorded.status() == guard.status()

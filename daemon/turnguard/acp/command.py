@@ -3,7 +3,6 @@
 import argparse
 import math
 import os
-import secrets
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,11 +13,12 @@ from turnguard import __version__
 from turnguard.acp.child import Child, NotStartedError
 from turnguard.acp.options import OnLoop, Options, StopAs
 from turnguard.acp.proxy import Proxy
-from turnguard.acp.record import Transcript
+from turnguard.acp.record import RecordedGuard
 from turnguard.acp.relay import Ends, Relay
 from turnguard.acp.told import STDERR, Told
 from turnguard.acp.turn import Guarded
 from turnguard.acp.watch import Signals, Waker, Watch
+from turnguard.recording import open_transcript
 from turnguard.settings.places import install_salt, seal_of
 from turnguard.settings.problems import describe
 from turnguard.settings.sourced import SourcedSession
@@ -133,21 +133,8 @@ def _ends(child: Child) -> Ends:
 
 def _recorded(file: Path, guard_for: GuardFor, say: Callable[[str], None]) -> GuardFor:
     """Guards whose events are written to a file as well. Raises OSError when it cannot be opened; it is appended to."""
-    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    is_broken = False
-
-    def write(line: bytes) -> None:
-        nonlocal is_broken
-        if is_broken:
-            return
-        try:
-            os.write(fd, line)
-        except OSError as error:
-            is_broken = True
-            say(f"turnguard: the transcript ends here, it cannot be written: {error.strerror}")
-
-    transcript = Transcript(write, secrets.token_bytes(32))
-    return lambda session_id, cwd: transcript.of(session_id, guard_for(session_id, cwd))
+    transcript = open_transcript(file, say)
+    return lambda session_id, cwd: RecordedGuard(transcript, session_id, guard_for(session_id, cwd))
 
 
 def _complain(words: str) -> int:

@@ -1,0 +1,280 @@
+"""A transcript through the guards: for each turn, what every guard would have said, and at which call.
+
+The guards only watch (`turnguard.shadow`): all calls of a transcript did run, and after what one guard would have
+stopped the others go on, so each is asked for itself. The call of a finding is the first that would not have run, or
+that would have been answered with the warning; a halt after the last call of a turn has the next number.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from turnguard.core.guard import ALL_BUT_TEXT, InvalidEventError
+from turnguard.core.identify import identify
+from turnguard.core.scope import of_scope
+from turnguard.core.session import SessionGuard
+from turnguard.headless.batches import Batch, batches
+from turnguard.transcript import Told
+from turnguard_protocol.events import (
+    Call,
+    CallRekeyed,
+    Compacted,
+    Event,
+    Keys,
+    Outcomes,
+    Result,
+    StepFinished,
+    ToolCalls,
+    ToolResults,
+    TurnEnded,
+    TurnOutcome,
+    TurnStarted,
+)
+from turnguard_protocol.settings import SettingsInForce
+from turnguard_protocol.verdicts import Action, Finding
+
+WITH_TEXT = ALL_BUT_TEXT._replace(text=True)
+"""Words are shown to the guards that read them, and to nobody else."""
+
+USER = "user"
+
+
+class Sight(Struct, frozen=True):
+    """The first finding of its guard, kind and action in a turn. `call`: the number of the call that it was at."""
+
+    call: int
+    finding: Finding
+
+
+class Identity(Struct, frozen=True):
+    """What a call was, as far as it may be shown: its tool, and of a shell call program and sub-command."""
+
+    tool: str
+    hint: str | None = None
+    scope: str | None = None
+
+
+class Mark(Struct):
+    """One call of a turn. `identity`: which of the turn's identities; `outcome`: equal numbers are equal results of
+    that identity, None: unknown. `place`: where it is in the file.
+    """
+
+    identity: int
+    place: int | None = None
+    outcome: int | None = None
+    ok: bool | None = None
+
+
+class Turn(Struct):
+    """One turn of a transcript, and what was found in it. `at`: the times of its first and its last event."""
+
+    session: str | None
+    number: int
+    origin: str = USER
+    outcome: TurnOutcome | None = None
+    place: int | None = None
+    began: str | None = None
+    ended: str | None = None
+    steps: int = 0
+    marks: list[Mark] = []
+    identities: list[Identity] = []
+    compactions: list[int] = []
+    sights: list[Sight] = []
+
+    @property
+    def calls(self) -> int:
+        """How many calls it made."""
+        return len(self.marks)
+
+    def repeats(self) -> list[tuple[Identity, int]]:
+        """Every call that it made and how often, the most frequent first."""
+        counts = Counter(mark.identity for mark in self.marks)
+        return [(self.identities[number], count) for number, count in counts.most_common()]
+
+    def first(self, action: Action) -> Sight | None:
+        """The earliest finding of this action; of several at one call the first that was said."""
+        sights = [sight for sight in self.sights if sight.finding.action is action]
+        return min(sights, key=lambda sight: sight.call, default=None)
+
+    @property
+    def halt(self) -> Sight | None:
+        """What would have stopped it first."""
+        return self.first(Action.HALT)
+
+    @property
+    def warning(self) -> Sight | None:
+        """What would have warned first."""
+        return self.first(Action.WARN)
+
+
+NewGuard = Callable[[str], SessionGuard]
+"""Makes the guards of a session."""
+
+
+def guards_under(settings: SettingsInForce) -> NewGuard:
+    """Guards that watch only, under these settings otherwise."""
+    watching = msgspec.structs.replace(settings, shadow=True)
+    return lambda session_id: SessionGuard(session_id, watching)
+
+
+def replay(told: Iterable[Told], settings: SettingsInForce) -> Iterator[Turn]:
+    """The turns of one transcript, each when it is over. Events that the guards cannot take are left out."""
+    new_guard = guards_under(settings)
+    is_one_by_one = settings.turn_guard == "stream"
+    sessions: dict[str | None, _Session] = {}
+    for batch in batches(told):
+        name = batch.told.session
+        session = sessions.get(name)
+        if session is None:
+            session = sessions[name] = _Session(name, new_guard(name or ""), is_one_by_one=is_one_by_one)
+        turn = session.hear(batch)
+        if turn is not None:
+            yield turn
+    for session in sessions.values():
+        turn = session.end()
+        if turn is not None:
+            yield turn
+
+
+class _Session:
+    """One conversation: its guards, and the turn at hand."""
+
+    def __init__(self, name: str | None, guard: SessionGuard, *, is_one_by_one: bool) -> None:
+        self._name = name
+        self._guard = guard
+        self._is_one_by_one = is_one_by_one
+        self._turn: _OpenTurn | None = None
+        self._turns = 0
+
+    def hear(self, batch: Batch) -> Turn | None:
+        """Takes an event. The turn that it ends, if it does."""
+        told, event = batch.told, batch.told.event
+        over = None
+        if type(event) is TurnStarted:
+            over = self.end()
+            self._begin(told, event)
+            return over
+        if type(event) is TurnEnded:
+            return self.end(event.outcome, told.at)
+        turn = self._turn or self._begin(told, TurnStarted())
+        turn.turn.ended = told.at or turn.turn.ended
+        if type(event) is ToolCalls:
+            self._tell_calls(turn, event, batch)
+        elif type(event) is Compacted:
+            turn.turn.compactions.append(turn.turn.calls)
+            self._tell(turn, event)
+        else:
+            identified = turn.identified(event, told.scope)
+            if identified is not None:
+                self._tell(turn, identified)
+        return None
+
+    def end(self, outcome: TurnOutcome | None = None, at: str | None = None) -> Turn | None:
+        """The turn at hand, which is over. What its last step shows is found, too."""
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return None
+        self._tell(turn, StepFinished())
+        turn.turn.outcome, turn.turn.ended = outcome, at or turn.turn.ended
+        turn.turn.steps = self._guard.record([TurnEnded(outcome or "completed")]).totals.steps
+        return turn.turn
+
+    def _begin(self, told: Told, event: TurnStarted) -> "_OpenTurn":
+        self._turns += 1
+        self._guard.record([event])
+        turn = Turn(self._name, self._turns, event.origin, place=told.place, began=told.at, ended=told.at)
+        self._turn = _OpenTurn(turn)
+        return self._turn
+
+    def _tell_calls(self, turn: "_OpenTurn", event: ToolCalls, batch: Batch) -> None:
+        identified = turn.identified(event, batch.told.scope)
+        if not isinstance(identified, ToolCalls):
+            return
+        for calls in [[call] for call in identified.calls] if self._is_one_by_one else [identified.calls]:
+            self._tell(turn, ToolCalls(calls, identified.run_id))
+            turn.add(calls, batch.places, batch.told.scope)
+
+    def _tell(self, turn: "_OpenTurn", event: Event) -> None:
+        for finding in self._guard.record([event]).findings:
+            if finding.fresh:
+                turn.see(finding)
+
+
+class _OpenTurn:
+    """A turn while it goes on: which call is which, and whose a result is."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self._identities: dict[tuple[str | None, str], int] = {}
+        self._outcomes: dict[tuple[int, str], int] = {}
+        self._open: dict[str, tuple[Mark, Call]] = {}
+        self._said: set[tuple[str, str, Action]] = set()
+
+    def identified(self, event: Event, scope: str | None) -> Event | None:
+        """The event without anything that may not be kept; None when it cannot be taken."""
+        if isinstance(event, CallRekeyed) and event.name is None and event.id in self._open:
+            event = msgspec.structs.replace(event, name=self._open[event.id][1].name)
+        try:
+            identified = identify(event, WITH_TEXT, self._call_of)
+        except InvalidEventError:
+            return None
+        identified = of_scope(identified, scope)
+        if isinstance(identified, ToolResults):
+            for result in identified.results:
+                self._end(result)
+        elif isinstance(identified, CallRekeyed):
+            self._rekey(identified)
+        return identified
+
+    def add(self, calls: Sequence[Call], places: Sequence[int | None], scope: str | None) -> None:
+        """The calls came."""
+        before = self.turn.calls
+        for call in calls:
+            number = self.turn.calls - before
+            mark = Mark(self._identity(call, scope), places[number] if number < len(places) else None)
+            self.turn.marks.append(mark)
+            if call.id is not None:
+                self._open[call.id] = mark, call
+
+    def see(self, finding: Finding) -> None:
+        """A guard said something; of what it says again and again the first time counts."""
+        kind = (finding.guard, finding.loop_type, finding.action)
+        if kind not in self._said:
+            self._said.add(kind)
+            self.turn.sights.append(Sight(self.turn.calls + 1, finding))
+
+    def _call_of(self, result: Result) -> Call | None:
+        known = None if result.id is None else self._open.get(result.id)
+        return None if known is None else known[1]
+
+    def _identity(self, call: Call, scope: str | None) -> int:
+        key = call.key.turn if isinstance(call.key, Keys) else call.key or ""
+        if call.fidelity == "none":  # never the same as another
+            key = f"{len(self.turn.identities)}"
+        number = self._identities.setdefault((call.name, key), len(self.turn.identities))
+        if number == len(self.turn.identities):
+            self.turn.identities.append(Identity(call.name or "", call.hint, scope))
+        return number
+
+    def _rekey(self, event: CallRekeyed) -> None:
+        known = self._open.get(event.id)
+        if known is None:
+            return
+        mark = known[0]
+        now = Call(event.name, event.id, UNSET, event.key, event.fidelity, event.hint, event.facts)
+        mark.identity = self._identity(now, self.turn.identities[mark.identity].scope)
+        self._open[event.id] = mark, now
+
+    def _end(self, result: Result) -> None:
+        known = None if result.id is None else self._open.pop(result.id, None)
+        if known is None:
+            return
+        mark = known[0]
+        mark.ok = result.ok
+        outcome = result.outcome
+        digest = outcome.progress if isinstance(outcome, Outcomes) else outcome
+        if digest is not None:
+            of_call = mark.identity, digest
+            mark.outcome = self._outcomes.setdefault(of_call, len(self._outcomes))
