@@ -1,6 +1,6 @@
 """Who may know whom.
 
-`cli → service | acp | headless | commands → settings, framing, client → core → turnguard_protocol`.
+`cli → commands → service | acp | headless → settings, framing, client, ... → core → turnguard_protocol`.
 """
 
 import ast
@@ -28,7 +28,7 @@ MAY_KNOW = {
     "recording": CORE,
     **{face: CORE | SUPPORT | {"turnguard"} for face in FACES},
     "demo": CORE | {"client", "turnguard"},
-    "commands": CORE | SUPPORT | {"turnguard"},
+    "commands": CORE | SUPPORT | {"turnguard", "acp", "headless"},
     "cli": CORE | SUPPORT | FACES | {"commands", "demo", "turnguard"},
     "__main__": {"cli"},
 }

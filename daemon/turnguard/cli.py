@@ -1,76 +1,76 @@
-"""The command line. What a command needs is imported when it runs: a hook must not wait for a language server."""
+"""The command line. What a command needs is imported when it runs: a hook must not wait for a language server.
+
+Each command is a module with `main(argv)`, which returns the exit code, and `parser()`.
+"""
 
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, NamedTuple, Protocol, cast
 
 from turnguard import __version__
 
-_INTERRUPTED = 130  # what shells give for a program that Ctrl-C ended
+INTERRUPTED = 130
+"""What shells give for a program that Ctrl-C ended."""
+
+
+class Command(NamedTuple):
+    """A command: its module, and what it does."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Final = {
+    "acp": Command("turnguard.acp.command", "stand in front of an ACP agent: turnguard acp [options] -- AGENT..."),
+    "serve": Command("turnguard.service.command", "serve an editor or another host over stdio (JSON-RPC, LSP frames)"),
+    "replay": Command("turnguard.commands.replay", "show where turns of transcripts would have been stopped"),
+    "explain": Command("turnguard.commands.explain", "explain one turn of a transcript: what repeated, and where"),
+    "settings": Command("turnguard.commands.settings", "show which settings hold in a directory, and why"),
+    "trust": Command("turnguard.commands.trust", "let a project's settings file loosen settings too"),
+    "demo": Command("turnguard.demo", "show a stuck turn being stopped and a productive one going on"),
+}
+
+
+class Module(Protocol):
+    """The module of a command."""
+
+    def main(self, argv: Sequence[str], /) -> int:
+        """Runs the command; its exit code. Exits with 2 when the arguments cannot be understood."""
+        ...
+
+    def parser(self) -> argparse.ArgumentParser:
+        """What it understands."""
+        ...
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; its exit code. Exits with 2 when the arguments cannot be understood."""
-    try:
-        return _run(argv)
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-
-
-def _run(argv: Sequence[str] | None) -> int:
     argv = sys.argv[1:] if argv is None else argv
-    if argv and argv[0] == "acp":  # what follows `--` is the agent's, and argparse would look at it
-        from turnguard.acp.command import main as acp
-
-        return acp(argv[1:])
-    arguments, rest = _parser().parse_known_args(argv)
-    if arguments.command == "demo":
-        from turnguard.demo import main as demo
-
-        return demo(rest)
-    if arguments.command == "settings":
-        from turnguard.commands.settings import main as settings
-
-        return settings(rest)
-    if arguments.command == "trust":
-        from turnguard.commands.trust import main as trust
-
-        return trust(rest)
-    if rest:
-        _parser().error(f"unrecognized arguments: {' '.join(rest)}")
-    return _serve(arguments.set)
+    try:
+        if argv and argv[0] in COMMANDS:
+            return load(argv[0]).main(argv[1:])
+        parser().parse_args(argv)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    raise AssertionError("argparse has exited")
 
 
-def _serve(assignments: Sequence[str]) -> int:
-    from turnguard.settings.given import read_assignments
-    from turnguard.settings.problems import describe
-    from turnguard.settings.sources import Sources
-
-    wrong = read_assignments(assignments).problems
-    if wrong:
-        _parser().error("; ".join(map(describe, wrong)))
-    from turnguard.service.loop import serve
-
-    return serve(Sources("serve", assignments=assignments))
+def load(name: str) -> Module:
+    """The module of a command."""
+    return cast("Module", import_module(COMMANDS[name].module))
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """What stands before a command."""
     parser = argparse.ArgumentParser(
-        prog="turnguard", description="Tells a productive long agent turn from a stuck one, and stops the stuck one."
+        prog="turnguard",
+        description="Tells a productive long agent turn from a stuck one, and stops the stuck one.",
+        epilog="turnguard COMMAND --help says more.",
     )
     parser.add_argument("--version", action="version", version=f"turnguard {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
-    serve = commands.add_parser(
-        "serve", help="serve an editor or another host over stdio (JSON-RPC, LSP frames)", allow_abbrev=False
-    )
-    serve.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="set a setting; a client's own stand above it"
-    )
-    serve.add_argument("--stdio", action="store_true", help="accepted because editors pass it; there is no other way")
-    commands.add_parser(
-        "acp", help="stand in front of an ACP agent: turnguard acp [options] -- AGENT...", add_help=False
-    )
-    commands.add_parser("settings", help="show which settings hold in a directory, and why", add_help=False)
-    commands.add_parser("trust", help="let a project's settings file loosen settings too", add_help=False)
-    commands.add_parser("demo", help="show a stuck turn being stopped and a productive one going on", add_help=False)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        commands.add_parser(name, help=command.summary, add_help=False)
     return parser

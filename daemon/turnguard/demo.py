@@ -116,9 +116,14 @@ class Agent:
         return Told(totals.tool_calls, self._ran, totals.distinct_keys, totals.max_key_repeat, answer)
 
 
+def parser() -> argparse.ArgumentParser:
+    """What the command understands: nothing but `--help`."""
+    return argparse.ArgumentParser(prog="turnguard demo", description="Plays turns through the daemon.")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Plays all turns; 0 only when every one came out as told here."""
-    argparse.ArgumentParser(prog="turnguard demo", description="Turns played through the daemon.").parse_args(argv)
+    parser().parse_args(argv)
     console = Console(highlight=False, markup=False, emoji=False)
     console.width = min(console.width, WIDTH)
     console.print(f"turnguard {__version__}: turns played through its daemon, over stdio\n")

@@ -61,11 +61,11 @@ def main(argv: Sequence[str]) -> int:
 def choices_of(argv: Sequence[str]) -> Choices:
     """The choices that arguments make. Exits when they cannot be understood."""
     at = argv.index(SEPARATOR) if SEPARATOR in argv else len(argv)
-    parser = _parser()
-    given = parser.parse_args(argv[:at])
+    understood = parser()
+    given = understood.parse_args(argv[:at])
     agent = argv[at + 1 :]
     if not agent:
-        parser.error("the agent's command is missing: turnguard acp [options] -- AGENT...")
+        understood.error("the agent's command is missing: turnguard acp [options] -- AGENT...")
     options = Options(
         stop_as=given.stop_as,
         on_loop=given.on_loop,
@@ -153,7 +153,8 @@ def _seconds(text: str) -> float:
 _seconds.__name__ = "number of seconds"
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """What the command understands."""
     parser = argparse.ArgumentParser(
         prog="turnguard acp",
         usage="turnguard acp [options] -- AGENT...",

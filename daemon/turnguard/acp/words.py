@@ -8,8 +8,7 @@ from typing import Literal
 
 from msgspec import UNSET
 
-from turnguard.core.messages import CAP, repetition, what_happened
-from turnguard.core.turn.cap import CapReason
+from turnguard.core.messages import fact_of, what_happened
 from turnguard_protocol.verdicts import Action, Finding, Totals, Verdict
 
 Because = Literal["stop", "no answer"]
@@ -25,21 +24,6 @@ AGAIN = (
     "It is stopped for the same reason as a turn shortly before, so it ends as cancelled: a program that sends the "
     "next prompt by itself should not go on."
 )
-
-
-def fact_of(finding: Finding, totals: Totals) -> str:
-    """What was seen, without a full stop; of a cap also which part of it."""
-    fact = what_happened(finding, totals)
-    if finding.loop_type != CAP:
-        return fact
-    match str(finding.reason):
-        case CapReason.EXPLICIT_CAP:
-            return f"the turn came to {finding.count} tool calls, and the cap that was set is {finding.threshold}"
-        case CapReason.STUCK:
-            evidence = repetition(finding, totals)
-            return f"past {finding.threshold} tool calls a turn must not repeat itself, and {evidence}"
-        case _:
-            return f"the turn came to {finding.count} tool calls; without a set cap the limit is {finding.threshold}"
 
 
 def explanation(finding: Finding, totals: Totals, *, is_again: bool = False, because: Because | None = None) -> str:

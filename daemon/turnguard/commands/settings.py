@@ -21,11 +21,11 @@ from turnguard_protocol.settings import SettingsProblem, SettingsReport, Setting
 
 def main(argv: Sequence[str]) -> int:
     """Runs the command; its exit code. Exits with MISUSE when the arguments cannot be understood."""
-    parser = _parser()
-    arguments = parser.parse_args(argv)
+    understood = parser()
+    arguments = understood.parse_args(argv)
     match arguments.action:
         case "check":
-            return _check(parser, arguments.file)
+            return _check(understood, arguments.file)
         case "path":
             sys.stdout.write(f"{places.user_file()}\n")
             return FINE
@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
             sys.stdout.write(schema_text())
             return FINE
         case _:
-            return _show(parser, arguments)
+            return _show(understood, arguments)
 
 
 def _show(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
@@ -93,7 +93,8 @@ def _check(parser: argparse.ArgumentParser, file: Path) -> int:
     return REFUSED if reading.problems else FINE
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """What the command understands."""
     parser = argparse.ArgumentParser(
         prog="turnguard settings",
         description="Shows every setting that holds in a directory, where it comes from, and what was ignored.",

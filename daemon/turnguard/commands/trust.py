@@ -34,7 +34,7 @@ class Change(NamedTuple):
 
 def main(argv: Sequence[str]) -> int:
     """Runs the command; its exit code. Exits with MISUSE when the arguments cannot be understood."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     if arguments.list:
         return _list()
     if arguments.revoke is not None:
@@ -129,7 +129,8 @@ def _refused(*why: str, code: int = MISUSE) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """What the command understands."""
     parser = argparse.ArgumentParser(
         prog="turnguard trust",
         description="Lets the settings file of a project loosen settings too. Wants a terminal, and a typed yes.",

@@ -163,6 +163,21 @@ def repetition(finding: Finding, totals: Totals) -> str:
     return f"{repeated} came {totals.max_key_repeat} times with the same arguments"
 
 
+def fact_of(finding: Finding, totals: Totals) -> str:
+    """What was seen, without a full stop; of the cap also which part of it."""
+    fact = what_happened(finding, totals)
+    if finding.loop_type != CAP:
+        return fact
+    match str(finding.reason):
+        case CapReason.EXPLICIT_CAP:
+            return f"the turn came to {finding.count} tool calls, and the cap that was set is {finding.threshold}"
+        case CapReason.STUCK:
+            evidence = repetition(finding, totals)
+            return f"past {finding.threshold} tool calls a turn must not repeat itself, and {evidence}"
+        case _:
+            return f"the turn came to {finding.count} tool calls; without a set cap the limit is {finding.threshold}"
+
+
 # --- for people -------------------------------------------------------------------------------------------------------
 
 

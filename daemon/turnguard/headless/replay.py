@@ -33,7 +33,7 @@ from turnguard_protocol.events import (
     TurnStarted,
 )
 from turnguard_protocol.settings import SettingsInForce
-from turnguard_protocol.verdicts import Action, Finding
+from turnguard_protocol.verdicts import Action, Finding, Totals
 
 WITH_TEXT = ALL_BUT_TEXT._replace(text=True)
 """Words are shown to the guards that read them, and to nobody else."""
@@ -42,10 +42,14 @@ USER = "user"
 
 
 class Sight(Struct, frozen=True):
-    """The first finding of its guard, kind and action in a turn. `call`: the number of the call that it was at."""
+    """The first finding of its guard, kind and action in a turn.
+
+    `call`: the number of the first call that it was before. `totals`: what the turn had come to.
+    """
 
     call: int
     finding: Finding
+    totals: Totals
 
 
 class Identity(Struct, frozen=True):
@@ -55,14 +59,20 @@ class Identity(Struct, frozen=True):
     hint: str | None = None
     scope: str | None = None
 
+    @property
+    def shown(self) -> str:
+        """In words."""
+        return f"{self.tool or 'a tool without a name'}{f' ({self.hint})' if self.hint else ''}"
+
 
 class Mark(Struct):
     """One call of a turn. `identity`: which of the turn's identities; `outcome`: equal numbers are equal results of
-    that identity, None: unknown. `place`: where it is in the file.
+    that identity, None: unknown. `place`, `at`: where it is in the file, and when its message came.
     """
 
     identity: int
     place: int | None = None
+    at: str | None = None
     outcome: int | None = None
     ok: bool | None = None
 
@@ -87,6 +97,11 @@ class Turn(Struct):
     def calls(self) -> int:
         """How many calls it made."""
         return len(self.marks)
+
+    @property
+    def saved(self) -> int:
+        """How many calls that halt would have left unrun."""
+        return 0 if self.halt is None else self.calls - self.halt.call + 1
 
     def repeats(self) -> list[tuple[Identity, int]]:
         """Every call that it made and how often, the most frequent first."""
@@ -192,14 +207,20 @@ class _Session:
         identified = turn.identified(event, batch.told.scope)
         if not isinstance(identified, ToolCalls):
             return
-        for calls in [[call] for call in identified.calls] if self._is_one_by_one else [identified.calls]:
-            self._tell(turn, ToolCalls(calls, identified.run_id))
-            turn.add(calls, batch.places, batch.told.scope)
+        marks = [
+            Mark(turn.identity(call, batch.told.scope), place, batch.told.at)
+            for call, place in zip(identified.calls, batch.places, strict=True)
+        ]
+        parts = [slice(at, at + 1) for at in range(len(marks))] if self._is_one_by_one else [slice(None)]
+        for part in parts:
+            self._tell(turn, ToolCalls(identified.calls[part], identified.run_id))
+            turn.add(identified.calls[part], marks[part])
 
     def _tell(self, turn: "_OpenTurn", event: Event) -> None:
-        for finding in self._guard.record([event]).findings:
+        verdict = self._guard.record([event])
+        for finding in verdict.findings:
             if finding.fresh:
-                turn.see(finding)
+                turn.see(finding, verdict.totals)
 
 
 class _OpenTurn:
@@ -228,28 +249,26 @@ class _OpenTurn:
             self._rekey(identified)
         return identified
 
-    def add(self, calls: Sequence[Call], places: Sequence[int | None], scope: str | None) -> None:
+    def add(self, calls: Sequence[Call], marks: Sequence[Mark]) -> None:
         """The calls came."""
-        before = self.turn.calls
-        for call in calls:
-            number = self.turn.calls - before
-            mark = Mark(self._identity(call, scope), places[number] if number < len(places) else None)
-            self.turn.marks.append(mark)
+        self.turn.marks += marks
+        for call, mark in zip(calls, marks, strict=True):
             if call.id is not None:
                 self._open[call.id] = mark, call
 
-    def see(self, finding: Finding) -> None:
+    def see(self, finding: Finding, totals: Totals) -> None:
         """A guard said something; of what it says again and again the first time counts."""
         kind = (finding.guard, finding.loop_type, finding.action)
         if kind not in self._said:
             self._said.add(kind)
-            self.turn.sights.append(Sight(self.turn.calls + 1, finding))
+            self.turn.sights.append(Sight(self.turn.calls + 1, finding, totals))
 
     def _call_of(self, result: Result) -> Call | None:
         known = None if result.id is None else self._open.get(result.id)
         return None if known is None else known[1]
 
-    def _identity(self, call: Call, scope: str | None) -> int:
+    def identity(self, call: Call, scope: str | None) -> int:
+        """Which of the turn's identities a call is."""
         key = call.key.turn if isinstance(call.key, Keys) else call.key or ""
         if call.fidelity == "none":  # never the same as another
             key = f"{len(self.turn.identities)}"
@@ -264,7 +283,7 @@ class _OpenTurn:
             return
         mark = known[0]
         now = Call(event.name, event.id, UNSET, event.key, event.fidelity, event.hint, event.facts)
-        mark.identity = self._identity(now, self.turn.identities[mark.identity].scope)
+        mark.identity = self.identity(now, self.turn.identities[mark.identity].scope)
         self._open[event.id] = mark, now
 
     def _end(self, result: Result) -> None:

@@ -1,0 +1,317 @@
+"""`turnguard replay PATH...`: where the guards would have stopped the turns of transcripts."""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat, tee
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, WARNING, console, harmless, is_terminal, line
+from turnguard.core.messages import fact_of
+from turnguard.headless.files import Problem, Transcript, find, kept_by, open_transcript
+from turnguard.headless.readers import FORMATS
+from turnguard.headless.replay import Sight, Turn, replay
+from turnguard.headless.rows import row_of
+from turnguard.settings.guarded import in_force_of
+from turnguard.settings.problems import describe
+from turnguard.settings.sources import Sources
+from turnguard.transcript import Format, UnreadableError
+from turnguard_protocol.settings import SettingsInForce
+from turnguard_protocol.verdicts import Action
+
+RECOGNISED: tuple[Format, ...] = FORMATS
+
+PRESETS = {format_.name: format_ for format_ in RECOGNISED if format_.kept}
+"""Agents whose own folder is known, by the name that stands for it in place of a path."""
+
+MAX_SHOWN_PROBLEMS = 20
+
+WOULD_HAVE = {
+    Action.ALLOW: "noted",
+    Action.WARN: "warned",
+    Action.RESTRICT: "no tools",
+    Action.BLOCK: "refused",
+    Action.HALT: "stopped",
+}
+"""What a guard would have done, in a word."""
+
+Pair = tuple[Turn, Turn | None]
+"""A turn, and the same turn under the settings of `--compare`."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the command; its exit code. Exits with MISUSE when the arguments cannot be understood."""
+    understood = parser()
+    arguments = understood.parse_args(argv)
+    settings = settings_of(understood, arguments.set)
+    other = settings_of(understood, [*arguments.set, *arguments.compare]) if arguments.compare else None
+    named = [Path(each) for each in arguments.path if not _is_preset(each)]
+    try:
+        files = [
+            *find(named),
+            *kept_by(kept for each in arguments.path if _is_preset(each) for kept in PRESETS[each].kept),
+        ]
+    except FileNotFoundError as error:
+        understood.error(f"there is no {error.args[0]}; expected a path, or one of: {', '.join(sorted(PRESETS))}")
+    reading = Reading(named, arguments.format)
+    kept = (each for each in _replayed(reading, files, settings, other) if _is_wanted(each.pair, arguments.only))
+    if arguments.json:
+        for each in kept:
+            row = row_of(str(each.transcript.path), each.transcript.format.name, *each.pair)
+            sys.stdout.write(f"{msgspec.json.encode(row).decode()}\n")
+    else:
+        _print_turns(console(), kept, is_compared=other is not None)
+    return reading.conclude(console(sys.stderr))
+
+
+class Replayed(NamedTuple):
+    """A turn and where it comes from."""
+
+    transcript: Transcript
+    pair: Pair
+
+
+class Reading:
+    """What came of reading: the transcripts, and what could not be read. `named`: the paths that were asked for."""
+
+    def __init__(self, named: Iterable[Path], format_name: str | None) -> None:
+        self._named = set(named)
+        self._format_name = format_name
+        self._transcripts: list[Transcript] = []
+        self._problems: list[Problem] = []
+        self._unknown = 0
+
+    def open(self, path: Path) -> Transcript | None:
+        """A transcript; None when there is none that can be read."""
+        try:
+            transcript = open_transcript(path, RECOGNISED, name=self._format_name)
+        except UnreadableError as error:
+            if path in self._named:
+                self._problems.append(Problem(path, None, error.message))
+            else:
+                self._unknown += 1
+            return None
+        except OSError as error:
+            self._problems.append(Problem(path, None, f"it cannot be read: {error.strerror or error}"))
+            return None
+        self._transcripts.append(transcript)
+        return transcript
+
+    def conclude(self, err: Console) -> int:
+        """Says what could not be read. The exit code: REFUSED when that is everything, or a file that was named."""
+        problems = [*self._problems, *(each for transcript in self._transcripts for each in transcript.problems)]
+        unread = sum(transcript.unread for transcript in self._transcripts)
+        for problem in problems[:MAX_SHOWN_PROBLEMS]:
+            where = f"{problem.file}:{problem.line}" if problem.line is not None else str(problem.file)
+            err.print(line(f"{where}: ", (problem.message, WARNING)))
+        if unread or len(problems) > MAX_SHOWN_PROBLEMS:
+            err.print(line(f"{many(unread, 'line')} could not be read; the rest was."))
+        if self._unknown:
+            err.print(line((f"{many(self._unknown, 'file')} of no known format left out.", QUIET)))
+        if not self._transcripts:
+            err.print(line(("There was no transcript to replay.", WARNING)))
+        return REFUSED if self._problems or not self._transcripts else FINE
+
+
+def settings_of(parser: argparse.ArgumentParser, assignments: Sequence[str]) -> SettingsInForce:
+    """What holds for a replay: the person's own settings and these; a project's belong to sessions in its directory."""
+    sources = Sources("replay", assignments=assignments)
+    if sources.own_problems:
+        parser.error("; ".join(map(describe, sources.own_problems)))
+    found = sources.found(None)
+    return in_force_of(sources.merged(found), found).own
+
+
+def _replayed(
+    reading: Reading, files: Sequence[Path], settings: SettingsInForce, other: SettingsInForce | None
+) -> Iterator[Replayed]:
+    with _progress() as progress:
+        for path in progress.track(files, description="replaying"):
+            transcript = reading.open(path)
+            if transcript is not None:
+                for pair in _turns(transcript, settings, other):
+                    yield Replayed(transcript, pair)
+
+
+def _turns(transcript: Transcript, settings: SettingsInForce, other: SettingsInForce | None) -> Iterable[Pair]:
+    if other is None:
+        return zip(replay(transcript, settings), repeat(None), strict=False)
+    first, second = tee(transcript)
+    return zip(replay(first, settings), replay(second, other), strict=True)
+
+
+def _is_wanted(pair: Pair, only: str | None) -> bool:
+    """Whether a turn is to be shown. Both settings of a comparison count."""
+    turns = [turn for turn in pair if turn is not None]
+    match only:
+        case "halted":
+            return any(turn.halt for turn in turns)
+        case "warned":
+            return any(turn.sights for turn in turns)
+        case _:
+            return True
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+class Totals:
+    """What all turns come to."""
+
+    def __init__(self) -> None:
+        self.files: set[Path] = set()
+        self.turns = self.calls = self.longest = 0
+        self.by_guard: Counter[tuple[str, str, Action, bool]] = Counter()
+        self.saved = Counter[bool]()
+        self.halted = Counter[bool]()
+
+    def add(self, each: Replayed) -> None:
+        """Counts a turn."""
+        turn = each.pair[0]
+        self.files.add(each.transcript.path)
+        self.turns += 1
+        self.calls += turn.calls
+        self.longest = max(self.longest, turn.calls)
+        for is_other, under in enumerate(each.pair):
+            if under is not None:
+                self.halted[bool(is_other)] += under.halt is not None
+                self.saved[bool(is_other)] += under.saved
+                for sight in under.sights:
+                    finding = sight.finding
+                    self.by_guard[finding.guard, finding.loop_type, finding.action, bool(is_other)] += 1
+
+
+def _print_turns(out: Console, replayed: Iterable[Replayed], *, is_compared: bool) -> None:
+    """A line a turn that made calls, and a line for each thing that a guard would have said; then the totals."""
+    totals = Totals()
+    shown: Transcript | None = None
+    for each in replayed:
+        totals.add(each)
+        if not each.pair[0].calls:
+            continue
+        if each.transcript is not shown:
+            shown = each.transcript
+            out.print(line((str(shown.path), BOLD), (f"  {shown.format.name}", QUIET)))
+        _print_turn(out, each.pair)
+    if totals.turns:
+        _print_totals(out, totals, is_compared)
+
+
+def _print_turn(out: Console, pair: Pair) -> None:
+    turn, other = pair
+    (most, count), distinct = turn.repeats()[0], len(turn.repeats())
+    session = f" of {turn.session}" if turn.session else ""
+    most_often = f", {most.shown} {count} times" if count > 1 else ""
+    line_number = f"  line {turn.place}" if turn.place is not None else ""
+    what = f"{many(turn.calls, 'call')}, {distinct:,} distinct{most_often}"
+    out.print(line(f"turn {turn.number}{session}: {what}", (line_number, QUIET), indent=2))
+    for sight in turn.sights:
+        _print_sight(out, turn, sight, "")
+    if other is not None and [_what(sight) for sight in other.sights] != [_what(sight) for sight in turn.sights]:
+        for sight in other.sights:
+            _print_sight(out, other, sight, "compared: ")
+        if not other.sights:
+            out.print(line(("compared: nothing", QUIET), indent=4))
+
+
+def _print_sight(out: Console, turn: Turn, sight: Sight, lead: str) -> None:
+    finding = sight.finding
+    style = {Action.HALT: "bold red", Action.WARN: WARNING}.get(finding.action, "")
+    saved = f" ({many(turn.saved, 'call')} saved)" if sight is turn.halt and turn.saved else ""
+    parts: list[str | tuple[str, str]] = [
+        (f"{lead}before call {sight.call}: ", QUIET),
+        (f"{WOULD_HAVE[finding.action]}, ", style),
+        f"{fact_of(finding, sight.totals)}{saved}",
+        (f"  {finding.guard}", QUIET),
+    ]
+    out.print(line(*parts, indent=4))
+
+
+def _what(sight: Sight) -> tuple[object, ...]:
+    return sight.call, sight.finding.guard, sight.finding.loop_type, sight.finding.action
+
+
+def _print_totals(out: Console, totals: Totals, is_compared: bool) -> None:
+    count = len(totals.files)
+    out.print()
+    out.print(
+        line(
+            (f"{many(totals.turns, 'turn')} in {many(count, 'transcript')}", BOLD),
+            f", {many(totals.calls, 'call')}, {totals.longest:,} in the longest turn.",
+        )
+    )
+    for is_other in (False, True) if is_compared else (False,):
+        under = "Under --compare they" if is_other else "The guards"
+        stopped, saved = totals.halted[is_other], totals.saved[is_other]
+        out.print(line(f"{under} would have stopped {many(stopped, 'turn')} and saved {many(saved, 'call')}."))
+    kinds = sorted({key[:3] for key in totals.by_guard}, key=lambda key: (key[0], key[1], key[2].value))
+    if not kinds:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=QUIET)
+    table.add_column("guard")
+    table.add_column("loop")
+    table.add_column("would have")
+    table.add_column("turns", justify="right")
+    if is_compared:
+        table.add_column("under --compare", justify="right")
+    for guard, loop, action in kinds:
+        counts = [totals.by_guard[guard, loop, action, is_other] for is_other in (False, True)]
+        shown = counts if is_compared else counts[:1]
+        table.add_row(guard, harmless(loop), action.value, *(f"{each:,}" for each in shown))
+    out.print(table)
+
+
+def many(count: int, what: str) -> str:
+    """A number of things, in words."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _progress() -> Progress:
+    """A bar on stderr, where that is a terminal; it is gone when the work is done."""
+    err = console(sys.stderr)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    is_shown = is_terminal(sys.stderr)
+    return Progress(*columns, console=err, transient=True, disable=not is_shown, redirect_stdout=False)
+
+
+def _is_preset(argument: str) -> bool:
+    return argument in PRESETS and not Path(argument).exists()
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the command understands."""
+    parser = argparse.ArgumentParser(
+        prog="turnguard replay",
+        description="Replays transcripts of agents through the guards and shows, for every turn, where each would have "
+        "warned or stopped it. Nothing of what the agents did is shown but names of tools and commands.",
+        epilog=f"Example: turnguard replay claude --only halted. Names that stand for an agent's own folder: "
+        f"{', '.join(sorted(PRESETS))}. Formats: {', '.join(format_.name for format_ in RECOGNISED)}. "
+        "Exits with 0, with 1 when a named file could not be read or there was nothing to replay, with 2 when the "
+        "arguments do not fit.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("path", nargs="+", metavar="PATH", help="a transcript, a folder of them, or the name of an agent")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, as `turnguard settings` names it")
+    add(
+        "--compare",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="replay also with this set, and show both side by side",
+    )
+    add("--only", choices=("halted", "warned"), help="only turns that would have been stopped, or at least warned")
+    add(
+        "--format",
+        choices=[format_.name for format_ in RECOGNISED],
+        help="take all files for transcripts of this format",
+    )
+    add("--json", action="store_true", help="one object a turn; docs/headless.md has the fields")
+    return parser
