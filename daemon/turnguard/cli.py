@@ -4,6 +4,7 @@ Each command is a module with `main(argv)`, which returns the exit code, and `pa
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,6 +14,9 @@ from turnguard import __version__
 
 INTERRUPTED = 130
 """What shells give for a program that Ctrl-C ended."""
+
+UNREAD = 141
+"""The same for one that wrote to a pipe that nobody reads any more."""
 
 
 class Command(NamedTuple):
@@ -54,6 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser().parse_args(argv)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python would flush at the end
+        return UNREAD
     raise AssertionError("argparse has exited")
 
 

@@ -13,11 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from turnguard import __version__
 from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, WARNING, console, harmless, is_terminal, line
 from turnguard.core.messages import fact_of
 from turnguard.headless.files import Problem, Transcript, find, kept_by, open_transcript
 from turnguard.headless.readers import FORMATS
 from turnguard.headless.replay import Sight, Turn, replay
+from turnguard.headless.report import Report
 from turnguard.headless.rows import row_of
 from turnguard.settings.guarded import in_force_of
 from turnguard.settings.problems import describe
@@ -62,7 +64,9 @@ def main(argv: Sequence[str]) -> int:
         understood.error(f"there is no {error.args[0]}; expected a path, or one of: {', '.join(sorted(PRESETS))}")
     reading = Reading(named, arguments.format)
     kept = (each for each in _replayed(reading, files, settings, other) if _is_wanted(each.pair, arguments.only))
-    if arguments.json:
+    if arguments.html is not None:
+        _write_report(understood, arguments, kept)
+    elif arguments.json:
         for each in kept:
             row = row_of(str(each.transcript.path), each.transcript.format.name, *each.pair)
             sys.stdout.write(f"{msgspec.json.encode(row).decode()}\n")
@@ -157,6 +161,29 @@ def _is_wanted(pair: Pair, only: str | None) -> bool:
             return any(turn.sights for turn in turns)
         case _:
             return True
+
+
+def _write_report(
+    understood: argparse.ArgumentParser, arguments: argparse.Namespace, replayed: Iterable[Replayed]
+) -> None:
+    file: Path = arguments.html
+    title = ", ".join(arguments.path)
+    report = Report(title=title, version=__version__)
+    folders = [Path(each) for each in arguments.path if Path(each).is_dir()]
+    for each in replayed:
+        report.add(_short(each.transcript.path, folders), each.transcript.format.name, each.pair[0])
+    try:
+        file.write_bytes(report.page().encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        understood.error(f"cannot write {file}: {error.strerror or error}")
+
+
+def _short(file: Path, folders: Sequence[Path]) -> str:
+    """A file by its place in the folder that was asked for; else by its name: a page may be shown to others."""
+    for folder in folders:
+        if file.is_relative_to(folder):
+            return str(file.relative_to(folder))
+    return file.name
 
 
 # --- for people -------------------------------------------------------------------------------------------------------
@@ -313,5 +340,6 @@ def parser() -> argparse.ArgumentParser:
         choices=[format_.name for format_ in RECOGNISED],
         help="take all files for transcripts of this format",
     )
+    add("--html", type=Path, metavar="FILE", help="write a page with distributions and a timeline of each such turn")
     add("--json", action="store_true", help="one object a turn; docs/headless.md has the fields")
     return parser

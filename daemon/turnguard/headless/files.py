@@ -3,12 +3,12 @@
 import gzip
 import io
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
-from turnguard.transcript import HEAD_BYTES, HEAD_LINES, Format, Head, Kept, Told, UnreadableError, head_of
+from turnguard.transcript import HEAD_BYTES, Format, Head, Kept, Told, UnreadableError, head_of
 
 SUFFIXES = (".jsonl", ".json", ".ndjson", ".traj", ".log", ".txt", ".gz")
 """What is looked at in a folder. A file that is named itself may be called anything."""
@@ -19,6 +19,9 @@ MAX_PROBLEMS = 1_000
 """Lines of a file that are listed; more are counted."""
 
 GZIP = b"\x1f\x8b"
+
+NOT_PACKED = (gzip.BadGzipFile, EOFError, zlib.error)
+"""What a file raises that only begins like a packed one, or that was cut short."""
 
 
 class Problem(NamedTuple):
@@ -55,7 +58,7 @@ class Transcript:
                         yield told if told.place is not None else told._replace(place=number)
                 except UnreadableError as error:
                     self._note(error, number)
-        except (OSError, EOFError, gzip.BadGzipFile) as error:
+        except (OSError, *NOT_PACKED) as error:
             self._note(UnreadableError(f"the file cannot be read to its end: {error}"), number + 1)
         try:
             yield from reader.end()
@@ -100,7 +103,10 @@ def open_transcript(path: Path, formats: Sequence[Format], *, name: str | None =
     Raises OSError, and UnreadableError when its format is not known.
     """
     file = _opened(path)
-    lines = list(islice(_first_lines(file), HEAD_LINES))
+    try:
+        lines = list(_first_lines(file))
+    except NOT_PACKED as error:
+        raise UnreadableError(f"it cannot be read: {error}") from error
     head = head_of(lines)
     format_ = _recognised(head, formats) if name is None else next(each for each in formats if each.name == name)
     if format_ is None:

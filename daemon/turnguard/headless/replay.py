@@ -7,6 +7,7 @@ that would have been answered with the warning; a halt after the last call of a 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -39,6 +40,8 @@ WITH_TEXT = ALL_BUT_TEXT._replace(text=True)
 """Words are shown to the guards that read them, and to nobody else."""
 
 USER = "user"
+
+Item = TypeVar("Item", Call, Result, CallRekeyed)
 
 
 class Sight(Struct, frozen=True):
@@ -235,6 +238,7 @@ class _OpenTurn:
 
     def identified(self, event: Event, scope: str | None) -> Event | None:
         """The event without anything that may not be kept; None when it cannot be taken."""
+        event = self._of_turn(event)
         if isinstance(event, CallRekeyed) and event.name is None and event.id in self._open:
             event = msgspec.structs.replace(event, name=self._open[event.id][1].name)
         try:
@@ -248,6 +252,21 @@ class _OpenTurn:
         elif isinstance(identified, CallRekeyed):
             self._rekey(identified)
         return identified
+
+    def _of_turn(self, event: Event) -> Event:
+        """The event with ids that no other turn has: programs that number calls begin again with each prompt."""
+        match event:
+            case ToolCalls():
+                return ToolCalls([self._with_id(call) for call in event.calls], event.run_id)
+            case ToolResults():
+                return ToolResults([self._with_id(result) for result in event.results], event.run_id)
+            case CallRekeyed():
+                return self._with_id(event)
+            case _:
+                return event
+
+    def _with_id(self, item: Item) -> Item:
+        return item if item.id is None else msgspec.structs.replace(item, id=f"{self.turn.number}:{item.id}")
 
     def add(self, calls: Sequence[Call], marks: Sequence[Mark]) -> None:
         """The calls came."""
