@@ -1,9 +1,10 @@
 """Plays recorded turns through a running daemon and says which were halted, and where.
 
-    python -m tests.corpus PATH [--only SETTING] [--json]
+    python -m tests.corpus PATH [--only SETTING] [--json] [--replay]
 
 One daemon, and one run through the file for each guard setting. A halt counts where it left calls unrun; for a stuck
 turn that never recovered also after its last call. `wasted` are the calls that ran after a person would have stopped.
+With `--replay` the turns are written as transcripts and `turnguard replay` is asked: its numbers are the same.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from statistics import median
 import msgspec
 
 from tests.corpus.play import SETTINGS, Played, play
+from tests.corpus.replayed import replay
 from tests.corpus.turns import LABELS, read_turns
 from turnguard.client import Client
 
@@ -28,15 +30,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--only", choices=[setting.name for setting in SETTINGS], action="append", help="a guard setting"
     )
     parser.add_argument("--json", action="store_true", help="one object for each turn and setting")
+    parser.add_argument("--replay", action="store_true", help="ask `turnguard replay` in place of a daemon")
     options = parser.parse_args(argv)
     turns = read_turns(options.path)
     if not options.json:
         print(f"{len(turns):,} turns. Halted at: median number of the first call that did not run.\n\n{HEADER}")
+    show = print_objects if options.json else print_rows
+    settings = [setting for setting in SETTINGS if not options.only or setting.name in options.only]
+    if options.replay:
+        for setting in settings:
+            show(replay(turns, setting))
+        return 0
     with Client.spawn() as client:
-        for setting in SETTINGS:
-            if not options.only or setting.name in options.only:
-                played = (play(client, turn, setting) for turn in turns)
-                print_objects(played) if options.json else print_rows(setting.name, list(played))
+        for setting in settings:
+            show([play(client, turn, setting) for turn in turns])
         return client.shutdown()
 
 
@@ -47,7 +54,8 @@ def print_objects(played: Iterable[Played]) -> None:
         print(msgspec.json.encode(about | answer).decode())
 
 
-def print_rows(setting: str, played: Sequence[Played]) -> None:
+def print_rows(played: Sequence[Played]) -> None:
+    setting = played[0].setting if played else ""
     for label in LABELS:
         group = [each for each in played if each.turn.group == label]
         if not group:

@@ -109,6 +109,10 @@ def test_every_setting_halts_where_it_should(path: Path) -> None:
     assert [each["label"] for each in objects[:5]] == ["productive", "productive", "stuck", "stuck", "recovered"]
 
 
+def test_replay_says_the_same(path: Path) -> None:
+    assert run(path, "--json", "--replay") == run(path, "--json")
+
+
 def test_the_table(path: Path) -> None:
     output = run(path, "--only", "explicit 100")
     assert output.startswith("7 turns.")
