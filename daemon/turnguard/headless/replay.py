@@ -7,15 +7,16 @@ that would have been answered with the warning; a halt after the last call of a 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from turnguard.core.guard import ALL_BUT_TEXT, InvalidEventError
+from turnguard.core.guard import InvalidEventError, Needs
 from turnguard.core.identify import identify
 from turnguard.core.scope import of_scope
-from turnguard.core.session import SessionGuard
+from turnguard.core.session import EventError, SessionGuard
 from turnguard.headless.batches import Batch, batches
 from turnguard.transcript import Told
 from turnguard_protocol.events import (
@@ -34,10 +35,7 @@ from turnguard_protocol.events import (
     TurnStarted,
 )
 from turnguard_protocol.settings import SettingsInForce
-from turnguard_protocol.verdicts import Action, Finding, Totals
-
-WITH_TEXT = ALL_BUT_TEXT._replace(text=True)
-"""Words are shown to the guards that read them, and to nobody else."""
+from turnguard_protocol.verdicts import Action, Finding, Totals, Verdict
 
 USER = "user"
 
@@ -165,6 +163,8 @@ class _Session:
         self._is_one_by_one = is_one_by_one
         self._turn: _OpenTurn | None = None
         self._turns = 0
+        self._held: list[Event] = []
+        """What is told with the next calls: a finding of it is before the same call."""
 
     def hear(self, batch: Batch) -> Turn | None:
         """Takes an event. The turn that it ends, if it does."""
@@ -182,11 +182,11 @@ class _Session:
             self._tell_calls(turn, event, batch)
         elif type(event) is Compacted:
             turn.turn.compactions.append(turn.turn.calls)
-            self._tell(turn, event)
+            self._held.append(event)
         else:
             identified = turn.identified(event, told.scope)
             if identified is not None:
-                self._tell(turn, identified)
+                self._held.append(identified)
         return None
 
     def end(self, outcome: TurnOutcome | None = None, at: str | None = None) -> Turn | None:
@@ -203,7 +203,7 @@ class _Session:
         self._turns += 1
         self._guard.record([event])
         turn = Turn(self._name, self._turns, event.origin, place=told.place, began=told.at, ended=told.at)
-        self._turn = _OpenTurn(turn)
+        self._turn = _OpenTurn(turn, self._guard.needs._replace(progress=True))
         return self._turn
 
     def _tell_calls(self, turn: "_OpenTurn", event: ToolCalls, batch: Batch) -> None:
@@ -220,7 +220,15 @@ class _Session:
             turn.add(identified.calls[part], marks[part])
 
     def _tell(self, turn: "_OpenTurn", event: Event) -> None:
-        verdict = self._guard.record([event])
+        events, self._held = [*self._held, event], []
+        try:
+            self._look(turn, self._guard.record(events))
+        except EventError:
+            for each in events:
+                with suppress(EventError):
+                    self._look(turn, self._guard.record([each]))
+
+    def _look(self, turn: "_OpenTurn", verdict: Verdict) -> None:
         for finding in verdict.findings:
             if finding.fresh:
                 turn.see(finding, verdict.totals)
@@ -229,8 +237,9 @@ class _Session:
 class _OpenTurn:
     """A turn while it goes on: which call is which, and whose a result is."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, needs: Needs) -> None:
         self.turn = turn
+        self._needs = needs
         self._identities: dict[tuple[str | None, str], int] = {}
         self._outcomes: dict[tuple[int, str], int] = {}
         self._open: dict[str, tuple[Mark, Call]] = {}
@@ -242,7 +251,7 @@ class _OpenTurn:
         if isinstance(event, CallRekeyed) and event.name is None and event.id in self._open:
             event = msgspec.structs.replace(event, name=self._open[event.id][1].name)
         try:
-            identified = identify(event, WITH_TEXT, self._call_of)
+            identified = identify(event, self._needs, self._call_of)
         except InvalidEventError:
             return None
         identified = of_scope(identified, scope)
