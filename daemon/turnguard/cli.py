@@ -15,6 +15,8 @@ from turnguard import __version__
 INTERRUPTED = 130
 """What shells give for a program that Ctrl-C ended."""
 
+MISUSE = 2
+
 UNREAD = 141
 """The same for one that wrote to a pipe that nobody reads any more."""
 
@@ -29,10 +31,13 @@ class Command(NamedTuple):
 COMMANDS: Final = {
     "acp": Command("turnguard.acp.command", "stand in front of an ACP agent: turnguard acp [options] -- AGENT..."),
     "serve": Command("turnguard.service.command", "serve an editor or another host over stdio (JSON-RPC, LSP frames)"),
+    "exec": Command("turnguard.headless.exec", "run an agent without a person, guarded: turnguard exec -- COMMAND..."),
+    "hook": Command("turnguard.commands.hook", "guard an agent through its hooks; `turnguard hook install` sets it up"),
     "replay": Command("turnguard.commands.replay", "show where turns of transcripts would have been stopped"),
     "explain": Command("turnguard.commands.explain", "explain one turn of a transcript: what repeated, and where"),
     "settings": Command("turnguard.commands.settings", "show which settings hold in a directory, and why"),
     "trust": Command("turnguard.commands.trust", "let a project's settings file loosen settings too"),
+    "completion": Command("turnguard.reference", "print a script that completes commands in a shell"),
     "demo": Command("turnguard.demo", "show a stuck turn being stopped and a productive one going on"),
 }
 
@@ -55,6 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if argv and argv[0] in COMMANDS:
             return load(argv[0]).main(argv[1:])
+        if not argv:
+            parser().print_help(sys.stderr)
+            return MISUSE
         parser().parse_args(argv)
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -177,8 +177,8 @@ def test_a_named_file_that_is_no_transcript(home: Home, tmp_path: Path, data: by
     [
         (["nowhere"], "there is no nowhere; expected a path, or one of: "),
         ([], "the following arguments are required: PATH"),
-        ([".", "--set", "model.cap=1"], "there is no such setting"),
-        ([".", "--compare", "model.cap=1"], "there is no such setting"),
+        ([".", "--set", "model.cap=1"], "there is no setting"),
+        ([".", "--compare", "model.cap=1"], "there is no setting"),
         ([".", "--only", "all"], "invalid choice"),
     ],
 )

@@ -147,7 +147,7 @@ def test_revoke(loose: Home) -> None:
     ran = loose.run("trust", "--revoke", ".")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert cap(loose) == (None, "default")
-    assert loose.run("trust", "--list").stdout == ""
+    assert loose.run("trust", "--list").stdout == "No project is trusted.\n"
     ran = loose.run("trust", "--revoke", ".")
     assert (ran.returncode, ran.stdout) == (1, "")
     assert "was not trusted" in ran.stderr

@@ -111,14 +111,14 @@ def test_an_unknown_variable_is_a_problem(variable: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("assignment", "line"),
     [
-        ("shadow=true", '$ is "shadow"; there is no such setting; did you mean turnguard.shadow?'),
+        ("shadow=true", 'there is no setting "shadow"; did you mean turnguard.shadow?'),
         (
             "model.maxCalls=5",
-            '$ is "model.maxCalls"; there is no such setting; did you mean model.maxToolCallsPerTurn?',
+            'there is no setting "model.maxCalls"; did you mean model.maxToolCallsPerTurn?',
         ),
-        ("qqq=5", '$ is "qqq"; there is no such setting; turnguard settings prints the names'),
-        ("=5", '$ is ""; there is no such setting; turnguard settings prints the names'),
-        ("", '$ is ""; there is no such setting; turnguard settings prints the names'),
+        ("qqq=5", 'there is no setting "qqq"; turnguard settings prints the names'),
+        ("=5", 'there is no setting ""; turnguard settings prints the names'),
+        ("", 'there is no setting ""; turnguard settings prints the names'),
         (
             "turnguard.shadow",
             "$.turnguard.shadow: expected turnguard.shadow=VALUE, where the value is true or false",

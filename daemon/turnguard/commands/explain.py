@@ -137,5 +137,10 @@ def parser() -> argparse.ArgumentParser:
     add("--turn", type=int, metavar="N", help="default: the first that would have been stopped, or the longest")
     add("--session", metavar="ID", help="of which session, where the file has several")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, as `turnguard settings` names it")
-    add("--format", choices=[each.name for each in RECOGNISED], help="what the file is; default: it is recognised")
+    add(
+        "--format",
+        choices=[each.name for each in RECOGNISED],
+        metavar="FORMAT",
+        help="what the file is; default: it is recognised",
+    )
     return parser

@@ -338,6 +338,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--format",
         choices=[format_.name for format_ in RECOGNISED],
+        metavar="FORMAT",
         help="take all files for transcripts of this format",
     )
     add("--html", type=Path, metavar="FILE", help="write a page with distributions and a timeline of each such turn")

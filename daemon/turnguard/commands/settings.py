@@ -18,6 +18,12 @@ from turnguard.settings.sources import Sources
 from turnguard.settings.table import FACES
 from turnguard_protocol.settings import SettingsProblem, SettingsReport, SettingValue
 
+ACTIONS = {
+    "check": "Say what is wrong in one settings file.",
+    "path": "Print where your own settings file is, or would be.",
+    "schema": "Print the JSON schema of settings files, for editors that complete by it.",
+}
+
 
 def main(argv: Sequence[str]) -> int:
     """Runs the command; its exit code. Exits with MISUSE when the arguments cannot be understood."""
@@ -98,16 +104,18 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="turnguard settings",
         description="Shows every setting that holds in a directory, where it comes from, and what was ignored.",
-        epilog="Exits with 0, with 1 when there are problems, with 2 when the arguments do not fit.",
+        epilog="Example: turnguard settings --face acp. Exits with 0, with 1 when there are problems, with 2 when the "
+        "arguments do not fit.",
         allow_abbrev=False,
     )
-    parser.add_argument("--project", type=Path, default=Path(), metavar="DIR", help="as in a session there")
-    parser.add_argument("--face", choices=FACES, default="serve", help="for which command; default: %(default)s")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="as given to that command")
-    parser.add_argument("--json", action="store_true", help="as turnguard/settings answers it")
+    add = parser.add_argument
+    add("--project", type=Path, default=Path(), metavar="DIR", help="a session's directory; default: where you are")
+    add("--face", choices=FACES, default="serve", help="the command that it is for, since some defaults differ")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="try a value, as if given to that command")
+    add("--json", action="store_true", help="print JSON, the answer to turnguard/settings in docs/protocol.md")
     actions = parser.add_subparsers(dest="action", metavar="action")
-    check = actions.add_parser("check", help="say what is wrong in one file")
-    check.add_argument("file", type=Path)
-    actions.add_parser("path", help="print where your own file is, or would be")
-    actions.add_parser("schema", help="print the JSON Schema of settings files")
+    for name, what in ACTIONS.items():
+        action = actions.add_parser(name, help=what.lower().rstrip("."), description=what)
+        if name == "check":
+            action.add_argument("file", type=Path, metavar="FILE", help="one in a directory .turnguard is a project's")
     return parser

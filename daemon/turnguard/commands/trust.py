@@ -61,7 +61,9 @@ def changes(own: Mapping[str, Value], project: Mapping[str, Value]) -> list[Chan
 def _trust(directory: Path) -> int:
     screen = sys.stdout if is_terminal(sys.stdout) else sys.stderr
     if not (is_terminal(sys.stdin) and is_terminal(screen)):
-        return _refused("this takes a person at a terminal, on stdin and on stdout or stderr: run it there yourself")
+        return _refused(
+            "type this yourself at a terminal: it does not work through a pipe, on stdin or on both stdout and stderr"
+        )
     real = directory.resolve()
     file = real / places.PROJECT_FILE
     reading = files.read_file(file, PROJECT, beneath=real)
@@ -101,7 +103,10 @@ def _explain(out: Console, file: Path, reading: files.Reading) -> None:
 
 def _list() -> int:
     out = console()
-    for each in trust.trusted():
+    trusted = trust.trusted()
+    if not trusted:
+        out.print(line("No project is trusted."))
+    for each in trusted:
         out.print(line(each.directory, (f"  since {each.since}  {_state(each)}", QUIET)))
     return FINE
 
@@ -134,7 +139,8 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="turnguard trust",
         description="Lets the settings file of a project loosen settings too. Wants a terminal, and a typed yes.",
-        epilog="Exits with 0, with 1 when it was not done, with 2 when arguments do not fit or there is no terminal.",
+        epilog="Example: turnguard trust . Exits with 0, with 1 when it was not done, with 2 when arguments do not fit "
+        "or there is no terminal.",
         allow_abbrev=False,
     )
     what = parser.add_mutually_exclusive_group(required=True)

@@ -12,7 +12,7 @@ import msgspec
 from turnguard.settings.document import DocumentError, Node, parse
 from turnguard.settings.kinds import INVALID, expected, taken, without_null
 from turnguard.settings.layers import COMMAND_LINE, ENVIRONMENT
-from turnguard.settings.problems import Problems, nearest, nearest_setting
+from turnguard.settings.problems import Problems, brief, nearest, nearest_setting
 from turnguard.settings.table import BY_NAME, ENVIRONMENT_PREFIX, ROWS, Row, Value, type_of
 from turnguard_protocol.settings import SettingsProblem
 
@@ -63,7 +63,7 @@ def read_assignments(given: Sequence[str]) -> Given:
         if row is None:
             near = nearest_setting(name)
             hint = f"did you mean {near}?" if near else "turnguard settings prints the names"
-            problems.add("$", f"there is no such setting; {hint}", value=name)
+            problems.add("$", f"there is no setting {brief(name)}; {hint}")
         elif not equals or not text:
             problems.add(f"$.{name}", f"expected {name}=VALUE, where the value is {expected(type_of(name))}")
         else:

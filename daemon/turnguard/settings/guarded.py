@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from turnguard.core.guard import Seal
+from turnguard.core.guard import Needs, Seal
 from turnguard.core.joint import JointGuard
 from turnguard.core.session import SessionGuard
 from turnguard.settings.layers import (
@@ -100,6 +100,11 @@ class GuardedSession:
         self._notices: Sequence[str] = settings.notices
         own = SessionGuard(session_id, settings.own, agent_id=agent_id, cwd=cwd, seal=seal)
         self._guard = own if settings.tightened is None else JointGuard(own, settings.own, settings.tightened)
+
+    @property
+    def needs(self) -> Needs:
+        """What its guards want to see of the next event."""
+        return self._guard.needs
 
     def take(self, newest: InForce) -> None:
         """Hears what is in force now for sessions like this one."""
