@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.headless.lines import claude
 from turnguard.client import Connection
 from turnguard.framing import frame
+from turnguard.reference import page
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,8 +23,8 @@ COMPLAINTS = ("window/showMessage", "window/logMessage")
 """What the daemon says of settings that do not fit, and of its own mistakes."""
 
 
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+def blocks(file: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / file).read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
 def exchange(text: str) -> Iterator[tuple[str, Message]]:
@@ -31,10 +33,10 @@ def exchange(text: str) -> Iterator[tuple[str, Message]]:
         yield arrow, json.loads(message)
 
 
-def talks(page: str) -> list[list[tuple[str, Message]]]:
+def talks(file: str) -> list[list[tuple[str, Message]]]:
     """The exchanges of a page; each `initialize` begins a new one."""
     talks: list[list[tuple[str, Message]]] = []
-    for block in blocks(page, "jsonc"):
+    for block in blocks(file, "jsonc"):
         for arrow, message in exchange(block):
             if message.get("method") == "initialize":
                 talks.append([])
@@ -96,11 +98,30 @@ def test_the_first_two_commands_of_the_readme_are_one_line_each() -> None:
     assert tests[0].endswith("pytest")
 
 
+FAILS = ("Bash", {"command": "npm test"}, "1 failing")
+READS = [[("Read", {"file_path": f"src/{number}.ts"}, f"{number}")] for number in range(7)]
+
+
+@pytest.mark.parametrize("shown", blocks("docs/headless.md", "console"))
+def test_the_page_on_headless_shows_what_is_printed(shown: str, tmp_path: Path) -> None:
+    (tmp_path / "sessions").mkdir()
+    stuck, fine = claude("login", *READS[:3], *[[FAILS]] * 12), claude("login", *READS)
+    (tmp_path / "sessions/login.jsonl").write_bytes(stuck + fine)
+    (tmp_path / "sessions/search.jsonl").write_bytes(claude("search", *READS))
+    prompt, _, expected = shown.partition("\n")
+    command = [sys.executable, "-m", *prompt.removeprefix("$ ").split()]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == expected
+
+
+def test_the_page_on_the_command_line_is_what_the_commands_say() -> None:
+    assert (ROOT / "docs/cli.md").read_text("utf-8") == page()
+
+
 PAGES = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"]
-PAGES += sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))
+PAGES += sorted(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str) -> None:
-    for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", (ROOT / page).read_text("utf-8")):
-        assert (ROOT / page).parent.joinpath(link).exists(), link
+@pytest.mark.parametrize("file", PAGES)
+def test_links_lead_somewhere(file: str) -> None:
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", (ROOT / file).read_text("utf-8")):
+        assert (ROOT / file).parent.joinpath(link).exists(), link

@@ -63,7 +63,7 @@ def test_the_numbers() -> None:
         ("1", "transcripts"),
         ("13", "calls"),
         ("1", "would have been stopped"),
-        ("0", "would have been warned only"),
+        ("0", "would only have been warned"),
         ("5", "calls saved"),
     ]
 

@@ -119,7 +119,7 @@ class Report:
             ("", len(self._files), "transcripts"),
             ("", self._calls, "calls"),
             ("halt", self._fates["halted"], "would have been stopped"),
-            ("warn", self._fates["warned"], "would have been warned only"),
+            ("warn", self._fates["warned"], "would only have been warned"),
             ("", self._saved, "calls saved"),
         )
         tiles = "".join(f'<div class="{kind}"><b>{number:,}</b>{words}</div>' for kind, number, words in numbers)
