@@ -24,7 +24,8 @@ def test_every_turn_comes_out_as_told_and_the_message_ends_it() -> None:
         ["100", "100", "99", "2", "allow"],
         ["241", "241", "240", "2", "allow"],
     ]
-    assert [" ".join(line.split()[-6:]) for line in lines[5:8]] == [
+    assert [" ".join(line.split()[-6:]) for line in lines[5:9]] == [
+        "11 11 7 5 halt: no_new_evidence",
         "101 100 82 20 halt: stuck",
         "101 100 101 1 halt: explicit_cap",
         "105 95 105 1 halt: explicit_cap",
@@ -48,7 +49,7 @@ def test_it_says_how_it_is_called() -> None:
 def test_another_outcome_than_told_is_shown_and_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    parts: Sequence[demo.Part] = [part._replace(told=part.told._replace(calls=102)) for part in demo.PARTS[2:3]]
+    parts: Sequence[demo.Part] = [part._replace(told=part.told._replace(calls=102)) for part in demo.PARTS[3:4]]
     monkeypatch.setattr(demo, "PARTS", parts)
     assert demo.main([]) == 1
     assert "expected: Told(calls=102, " in capsys.readouterr().out

@@ -15,9 +15,10 @@ from rich.console import Console
 
 from turnguard import __version__
 from turnguard.client import Client
+from turnguard.core.messages import CAP
 from turnguard_protocol.events import Call, Event, Result, ToolCalls, ToolResults
-from turnguard_protocol.settings import ModelSettings, Settings
-from turnguard_protocol.verdicts import Action, Verdict
+from turnguard_protocol.settings import ModelSettings, ProgressSettings, Settings, TurnguardSettings
+from turnguard_protocol.verdicts import Action, Finding, Verdict
 
 WIDTH = 80
 ROW = "{:29} {:>5} {:>3} {:>8} {:>6}  {}"
@@ -66,15 +67,26 @@ PRODUCTIVE = [*edits(1, 50), BUILD, *edits(52, 99), BUILD]
 SAME_EDIT = [call("edit", file_path="src/main.ts", old_string="is not there", new_string="is")]
 STUCK = [edits(number, number)[0] if number % 5 else SAME_EDIT for number in range(1, 151)]
 
+TESTS = [call("run_shell_command", command="npm test")]
+FAILING = [*edits(1, 6), *[TESTS] * 10]
+
 CROSSING = [edit(number) for number in range(96, 106)]
 
+WATCHED = Settings(turnguard=TurnguardSettings(progress=ProgressSettings(action="halt")))
 CAPPED = Settings(ModelSettings(max_tool_calls_per_turn=100))
-SESSIONS = {"productive": Settings(), "stuck": Settings(), "capped": CAPPED, "crossed": CAPPED}
+SESSIONS = {
+    "productive": Settings(),
+    "failing": WATCHED,
+    "stuck": Settings(),
+    "capped": CAPPED,
+    "crossed": CAPPED,
+}
 """The sessions of the demo, and what each has set."""
 
 PARTS = (
     Part("a productive turn", "productive", PRODUCTIVE, Told(100, 100, 99, 2, "allow")),
     Part("  which goes on", "productive", edits(101, 241), Told(241, 241, 240, 2, "allow")),
+    Part("one test run again and again", "failing", FAILING, Told(11, 11, 7, 5, "halt: no_new_evidence")),
     Part("one edit again and again", "stuck", STUCK, Told(101, 100, 82, 20, "halt: stuck")),
     Part("a cap that was set to 100", "capped", edits(1, 241), Told(101, 100, 101, 1, "halt: explicit_cap")),
     Part(
@@ -84,6 +96,12 @@ PARTS = (
         Told(105, 95, 105, 1, "halt: explicit_cap"),
     ),
 )
+
+
+def result_of(call: Call) -> Result:
+    """What becomes of a call: the tests fail in the same way whenever they run."""
+    output = Raw(b'"1 failing: expected 2, got 3"') if [call] == TESTS else UNSET
+    return Result(name=call.name, args=call.args, ok=True, output=output)
 
 
 class Agent:
@@ -105,13 +123,13 @@ class Agent:
                 break
             ran = [batch[index] for index in verdicts[-1].admitted]
             self._ran += len(ran)
-            self._outcomes = [ToolResults([Result(name=call.name, args=call.args, ok=True) for call in ran])]
+            self._outcomes = [ToolResults([result_of(call) for call in ran])]
         message = verdicts[-1].user_message
         return self._told(verdicts[-1]), "" if message is UNSET else message
 
     def _told(self, verdict: Verdict) -> Told:
         totals = verdict.totals
-        reason = "".join(f": {finding.reason}" for finding in verdict.findings)
+        reason = "".join(f": {of_cap(finding) or finding.loop_type}" for finding in verdict.findings)
         answer = f"{verdict.action}{reason}"
         return Told(totals.tool_calls, self._ran, totals.distinct_keys, totals.max_key_repeat, answer)
 
@@ -119,6 +137,11 @@ class Agent:
 def parser() -> argparse.ArgumentParser:
     """What the command understands: nothing but `--help`."""
     return argparse.ArgumentParser(prog="turnguard demo", description="Plays turns through the daemon.")
+
+
+def of_cap(finding: Finding) -> str | None:
+    """Which part of the cap it was; None: it was something else."""
+    return str(finding.reason) if finding.loop_type == CAP else None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -140,6 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 surprises += 1
                 console.print(f"  expected: {part.told}", style="bold red")
         exit_code = client.shutdown()
-    console.print("\nWhat a person reads when the first of these turns is halted:\n")
-    console.print(textwrap.fill(messages[0] if messages else "nothing, and that is wrong", console.width))
+    console.print("\nWhat a person reads when the first two of these turns are halted:")
+    for message in messages[:2] or ["nothing, and that is wrong"]:
+        console.print(f"\n{textwrap.fill(message, console.width)}")
     return 1 if surprises or exit_code else 0
