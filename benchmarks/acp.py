@@ -96,10 +96,10 @@ CANCEL = message(method="session/cancel", params={"sessionId": SESSION})
 def relay(*, is_parsing: bool) -> None:
     """Relays from stdin, as the agent's stdout, to stdout; the client says nothing any more."""
     from turnguard import __version__
-    from turnguard.acp.child import widen
     from turnguard.acp.command import guards
     from turnguard.acp.proxy import Proxy
     from turnguard.acp.relay import Ends, Relay
+    from turnguard.process import widen
     from turnguard.settings.sources import Sources
 
     class Unparsed(Proxy):

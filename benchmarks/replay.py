@@ -23,6 +23,7 @@ GOAL = 2.0
 
 FILES = 100
 MARGIN = {
+    "parentUuid": None,
     "isSidechain": False,
     "userType": "external",
     "cwd": "/home/someone/work/project",
@@ -102,7 +103,8 @@ def write(folder: Path, turns: int) -> tuple[int, int]:
 
 def lines(name: str, chance: random.Random) -> Iterator[dict[str, object]]:
     prompt = {"role": "user", "content": "please " + "work " * chance.randint(1, 80)}
-    yield {"type": "user", "sessionId": name, "timestamp": "2026-01-01T00:00:00.000Z", "message": prompt}
+    at = "2026-01-01T00:00:00.000Z"
+    yield {"type": "user", "sessionId": name, "timestamp": at, "uuid": f"p{name}", "message": prompt}
     is_stuck = chance.random() < 0.05
     for number in range(chance.randint(1, 30)):
         call_id = f"toolu_{name}_{number}"

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 CORE = {"core", "turnguard_protocol"}
-SUPPORT = {"settings", "framing", "client", "transcript", "recording"}
+SUPPORT = {"settings", "framing", "client", "transcript", "recording", "prose", "sealing", "process", "told"}
 FACES = {"service", "acp", "headless"}
 
 MAY_KNOW = {
@@ -25,12 +25,16 @@ MAY_KNOW = {
     "framing": CORE,
     "client": CORE | {"framing"},
     "transcript": CORE,
-    "recording": CORE,
+    "recording": CORE | {"sealing"},
+    "sealing": CORE,
+    "process": set[str](),
+    "told": set[str](),
     **{face: CORE | SUPPORT | {"turnguard"} for face in FACES},
     "demo": CORE | {"client", "turnguard"},
     "commands": CORE | SUPPORT | {"turnguard", "acp", "headless"},
     "cli": CORE | SUPPORT | FACES | {"commands", "demo", "turnguard"},
     "__main__": {"cli"},
+    "reference": {"cli"},
 }
 """Rooms, and the other rooms each may import. `turnguard` is the package itself, which holds the version."""
 
@@ -148,7 +152,9 @@ HEAVY = {"pygls", "lsprotocol", "asyncio", "rich"}
         "import turnguard",
         "import turnguard.client",
         "import turnguard.cli",
+        "import turnguard.commands.hook, turnguard.headless.hooks.hearing",
         "from turnguard.cli import main; sys.argv = ['turnguard', '--version']; main()",
+        "from turnguard.cli import main; main(['exec', '--', 'true'])",
     ],
 )
 def test_what_starts_often_loads_nothing_heavy(code: str) -> None:

@@ -6,7 +6,6 @@ transcript equal things stay equal, and nothing can be compared with another. Na
 sub-command of shell calls are in the clear.
 """
 
-import hmac
 import os
 import secrets
 from collections.abc import Callable, Sequence
@@ -15,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from turnguard.core.identify import identify
-from turnguard_protocol.events import Call, CallRekeyed, Event, Facts, Keys, Outcomes, Result, ToolCalls, ToolResults
+from turnguard.sealing import Sealing
+from turnguard_protocol.events import Event, ToolCalls
 from turnguard_protocol.methods import Record
 
 SALT_BYTES = 32
@@ -28,13 +28,13 @@ class Transcript:
 
     def __init__(self, write: Callable[[bytes], object], salt: bytes) -> None:
         self._write = write
-        self._salt = salt
+        self._seal = Sealing(salt).event
 
     def add(self, session_id: str, events: Sequence[Event]) -> None:
         """Writes what is told to the guards of a session at once. Events of the raw form are identified first."""
         told: list[Event] = []
         for event in events:
-            told.append(self._sealed(identify(event)))
+            told.append(self._seal(identify(event)))
             if isinstance(event, ToolCalls):  # calls are the last that a request may tell
                 self._line(session_id, told)
                 told = []
@@ -43,41 +43,6 @@ class Transcript:
 
     def _line(self, session_id: str, told: list[Event]) -> None:
         self._write(_encode(Record(session_id=session_id, events=told)) + b"\n")
-
-    def _sealed(self, event: Event) -> Event:
-        if isinstance(event, ToolCalls):
-            return ToolCalls([self._call(call) for call in event.calls], event.run_id)
-        if isinstance(event, CallRekeyed):
-            return msgspec.structs.replace(event, key=self._key(event.key), facts=self._facts(event.facts))
-        if isinstance(event, ToolResults):
-            return ToolResults([self._result(result) for result in event.results], event.run_id)
-        return event
-
-    def _call(self, call: Call) -> Call:
-        return msgspec.structs.replace(call, key=self._key(call.key), facts=self._facts(call.facts))
-
-    def _result(self, result: Result) -> Result:
-        outcome = result.outcome
-        if isinstance(outcome, Outcomes):
-            outcome = Outcomes(*(self._seal(each) for each in (outcome.read, outcome.rolling, outcome.progress)))
-        else:
-            outcome = self._seal(outcome)
-        return msgspec.structs.replace(result, key=self._key(result.key), outcome=outcome)
-
-    def _key(self, key: str | Keys | None) -> str | Keys | None:
-        return Keys(self._digest(key.turn), self._seal(key.rolling)) if isinstance(key, Keys) else self._seal(key)
-
-    def _facts(self, facts: Facts | None) -> Facts | None:
-        if facts is None or facts.target is None:
-            return facts
-        target = msgspec.structs.replace(facts.target, key=self._digest(facts.target.key))
-        return msgspec.structs.replace(facts, target=target)
-
-    def _seal(self, text: str | None) -> str | None:
-        return None if text is None else self._digest(text)
-
-    def _digest(self, text: str) -> str:
-        return hmac.digest(self._salt, text.encode(errors="surrogatepass"), "sha256").hex() if text else text
 
 
 def open_transcript(file: Path, say: Callable[[str], None]) -> Transcript:

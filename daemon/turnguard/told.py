@@ -43,11 +43,11 @@ class Told:
         if self._log is not None:
             self._put(self._log, f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {words}")
 
-    def end(self) -> None:
+    def end(self, seconds: float = END_SECONDS) -> None:
         """Waits a little for what was not written yet."""
         with suppress(Full):
             self._lines.put_nowait(None)
-        self._thread.join(END_SECONDS)
+        self._thread.join(seconds)
 
     def _put(self, fd: int, words: str) -> None:
         with suppress(Full):

@@ -100,7 +100,11 @@ class AppliedOverride(Answer):
 
 
 class SessionStatus(Answer, kw_only=True):
-    """How a session stands. `blind`: guards that have nothing to go by, since the host tells them no outcomes."""
+    """How a session stands.
+
+    `blind`: guards that were told no outcome in this turn; all they can go by is how often a call comes in a row whose
+    `facts` say that its results are never shown.
+    """
 
     session_id: str
     agent_id: str | UnsetType = UNSET

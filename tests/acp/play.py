@@ -12,6 +12,7 @@ from turnguard.acp.outgoing import Route
 from turnguard.acp.proxy import Proxy
 from turnguard.acp.session import Session
 from turnguard.acp.turn import Guarded
+from turnguard.core.guard import Needs
 from turnguard.core.session import SessionGuard
 from turnguard.settings.layers import Merged
 from turnguard_protocol.events import Event
@@ -36,6 +37,10 @@ class Guard:
         self.notices: list[str] = []
         self.was_found = False
         self.change: Callable[[Sequence[Event], Verdict], None] | None = None
+
+    @property
+    def needs(self) -> Needs:
+        return self.session.needs
 
     def record(self, events: Sequence[Event]) -> Verdict:
         self.events += events
@@ -67,8 +72,11 @@ class Play:
         self.at_client: list[Any] = []
         self.at_agent: list[Any] = []
         self.kills = 0
+        self.noted: list[str] = []
         numbers = itertools.count(1)
-        self.proxy = Proxy(self._guard, Options(**options), version="1.2.3", unique=lambda: f"u{next(numbers)}")
+        self.proxy = Proxy(
+            self._guard, Options(**options), version="1.2.3", note=self.noted.append, unique=lambda: f"u{next(numbers)}"
+        )
         self._agent = agent
         self._calls = itertools.count(1)
 

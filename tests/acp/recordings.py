@@ -17,6 +17,7 @@ from turnguard.acp.options import Options
 from turnguard.acp.outgoing import Route
 from turnguard.acp.proxy import Proxy
 from turnguard.acp.turn import Guarded
+from turnguard.core.guard import Needs
 from turnguard.core.session import SessionGuard
 from turnguard.settings.layers import Merged
 from turnguard_protocol.events import Event, ToolCalls, TurnStarted
@@ -103,6 +104,10 @@ class Marked:
         self._session = SessionGuard(session_id, settings, cwd=cwd)
         self._marks = marks
         self._calls = 0
+
+    @property
+    def needs(self) -> Needs:
+        return self._session.needs
 
     def record(self, events: Sequence[Event]) -> Verdict:
         if any(isinstance(event, TurnStarted) for event in events):

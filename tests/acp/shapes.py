@@ -9,6 +9,7 @@ import msgspec
 from turnguard.acp.agents import TABLES
 from turnguard.acp.calls import Calls
 from turnguard.acp.messages import Message, PermissionRequest, Update, decode
+from turnguard.core.guard import ALL_BUT_TEXT
 from turnguard.core.session import SessionGuard
 from turnguard.settings.layers import Merged
 from turnguard_protocol.events import (
@@ -94,7 +95,7 @@ class Heard:
     """
 
     def __init__(self, agent: str = "generic", *, tells_text: bool = False, **settings: Any) -> None:
-        self.calls = Calls(TABLES[agent], tells_text=tells_text)
+        self.calls = Calls(TABLES[agent], lambda: ALL_BUT_TEXT._replace(text=tells_text))
         in_force = msgspec.structs.replace(Merged([]).in_force(), progress="halt", **settings)
         self.guard = SessionGuard(SESSION, in_force)
         self.events: list[Event] = []
@@ -103,8 +104,7 @@ class Heard:
 
     def start(self) -> "Heard":
         """A prompt goes in."""
-        self.calls.turn_started()
-        self.guard.record([TurnStarted()])
+        self.guard.record([TurnStarted(), *self.calls.turn_started()])
         self.events.clear()
         self.findings.clear()
         return self

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.acp.play import Play, error_of, notification, request, result_of
+from tests.acp.play import Play, error_of, notification, request, result_of, session_update
 from turnguard.acp.ask import OPTIONS
 
 CANCEL_SESSION = notification("session/cancel", {"sessionId": "s"})
@@ -228,3 +228,20 @@ def test_an_id_of_the_agents_that_looks_like_ours_is_the_agents() -> None:
 
 def test_every_choice_but_to_stop_is_an_override() -> None:
     assert list(OPTIONS) == ["stop", "continueOnce", "raiseCap", "disable"]
+
+
+@pytest.mark.parametrize("way", ["in the dialog", "by the client's own request"])
+def test_what_a_call_turns_out_to_be_while_the_question_is_open_counts_when_the_turn_goes_on(way: str) -> None:
+    play = Play(on_loop="ask").start()
+    play.prompt(1)
+    play.agent(session_update("s", "tool_call", toolCallId="late", title="Looking", name="look", status="pending"))
+    play.loop()
+    before = play.guards["s"].status().totals
+    play.agent(session_update("s", "tool_call_update", toolCallId="late", rawInput={"path": "b"}))
+    assert play.guards["s"].status().totals == before
+    if way == "in the dialog":
+        choose(play, "continueOnce")
+    else:
+        play.client(request("o", "_turnguard/override", {"sessionId": "s", "action": "continueOnce"}))
+    after = play.guards["s"].status().totals
+    assert (after.tool_calls, after.distinct_keys) == (before.tool_calls, before.distinct_keys + 1)

@@ -539,6 +539,28 @@ def test_claude_marks_each_step_twice() -> None:
     assert heard.is_halted
 
 
+@pytest.mark.parametrize("shape", [opencode, claude])
+def test_parallel_calls_are_of_one_step(shape: Any) -> None:
+    heard = Heard(shape.__name__, max_steps_per_turn=1)
+    told = [shape(f"c{number}", f"ls {number}") for number in range(4)]
+    heard.hear(*(each[0] for each in told), *itertools.chain.from_iterable(each[1:] for each in told))
+    assert (heard.guard.status().totals.steps, heard.is_halted) == (1, False)
+    heard.hear(usage(), usage(), *shape("c9"))
+    assert heard.is_halted
+
+
+def test_what_a_call_came_to_counts_though_its_subagent_took_steps_meanwhile() -> None:
+    heard = Heard("claude")
+    for number in range(8):
+        *begins, ended = claude(f"p{number}")
+        heard.hear(*begins, usage(), usage())
+        for inner in range(2):
+            heard.hear(*claude(f"a{number}{inner}", f"cat {number}{inner}", f"{number}{inner}", parent=f"p{number}"))
+        heard.hear(ended)
+    assert heard.is_halted
+    assert {finding.tool for finding in heard.findings} == {"Bash"}
+
+
 def test_a_marked_step_ends_with_its_last_result() -> None:
     heard = Heard("codex")
     announced, ended = codex("c1")

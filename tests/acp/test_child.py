@@ -11,8 +11,9 @@ import pytest
 
 from tests.e2e.daemon import DEADLINE, wait_until
 from tests.e2e.relayed import is_running, pid_in
-from turnguard.acp.child import Child, NotStartedError
+from turnguard.acp.child import Child
 from turnguard.acp.descendants import Descendants
+from turnguard.process import NotStartedError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="turnguard acp does not run there")
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and the signal at a parent's death")
@@ -113,8 +114,8 @@ def test_it_dies_also_when_the_parent_was_quicker() -> None:
     """What is to run between fork and exec runs here in a grandchild: its parent is not the one it was made for."""
     code = """if True:
         import os
-        from turnguard.acp import child
-        prepare = child._before_exec(())
+        from turnguard import process
+        prepare = process._prepared((), None)
         if os.fork() == 0:
             if os.fork() == 0:
                 prepare()

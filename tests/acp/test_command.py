@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -108,6 +109,31 @@ def test_the_transcript_says_what_the_guards_heard(tmp_path: Path) -> None:
     )
     assert ran.stdout == SAID.encode()
     told = [msgspec.json.decode(line, type=Record) for line in record.read_bytes().splitlines()]
-    assert [event.__class__.__name__ for each in told for event in each.events][:2] == ["TurnStarted", "ToolCalls"]
+    assert [event.__class__.__name__ for each in told for event in each.events][:3] == [
+        "TurnStarted",
+        "StepFinished",
+        "ToolCalls",
+    ]
     assert b"hunter2" not in record.read_bytes()
     assert record.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="turnguard acp does not run there")
+def test_the_log_names_a_halt_and_no_arguments(tmp_path: Path) -> None:
+    log, says = tmp_path / "log", tmp_path / "says"
+    started, call, answered = SAID.splitlines(keepends=True)
+    says.write_text(started + "".join(call.replace('"c"', f'"c{number}"') for number in range(3)) + answered)
+    agent = ["sh", "-c", f'read x; read x; cat "{says}"']
+    subprocess.run(
+        [*ACP, "--log", str(log), "--set", "model.maxToolCallsPerTurn=2", "--", *agent],
+        input=LINES,
+        capture_output=True,
+        cwd=ROOT,
+        timeout=DEADLINE,
+        check=True,
+    )
+    (halted,) = (line for line in log.read_text().splitlines() if "halted" in line)
+    time, _, told = halted.partition(" ")
+    assert datetime.fromisoformat(time).tzinfo is not None
+    assert told == 'halted: session "s", turn turn_tool_call_cap explicit_cap, count 3'
+    assert "hunter2" not in log.read_text()

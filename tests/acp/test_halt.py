@@ -258,6 +258,39 @@ def test_t20_elicitations_are_cancelled() -> None:
     assert len(play.at_agent) == 1
 
 
+def test_t20_what_is_asked_for_no_known_session_is_the_one_sessions_that_is_at_work() -> None:
+    play = Play().start("s", "idle")
+    play.prompt(1)
+    ask = {"message": "?", "mode": "form", "requestId": 1}
+    assert play.agent(request(8, "elicitation/create", ask)) is None
+    assert play.agent(permission(9, "p", session_id="child")) is None
+    play.forget()
+    play.loop()
+    cancelled = result_of(9, {"outcome": {"outcome": "cancelled"}})
+    assert play.at_agent == [result_of(8, {"action": "cancel"}), cancelled, CANCEL_SESSION]
+    play.forget()
+    play.agent(request(8, "elicitation/create", ask))
+    play.agent(permission(9, "p", session_id="child"))
+    assert play.at_agent == [result_of(8, {"action": "cancel"}), cancelled]
+
+
+def test_t20_with_several_sessions_at_work_nobody_knows_whose_it_is() -> None:
+    play = Play().start("s", "other")
+    play.prompt(1)
+    play.prompt(2, "other")
+    play.agent(permission(9, "p", session_id="child"))
+    play.loop()
+    assert play.at_agent[-1:] == [CANCEL_SESSION]
+    assert result_of(9, {"outcome": {"outcome": "cancelled"}}) not in play.at_agent
+
+
+def test_a_halt_is_noted_for_the_log_without_arguments() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.loop(args={"path": "hunter2"})
+    assert play.noted == ['halted: session "s", progress no_new_evidence call, tool "look", count 5']
+
+
 def test_t20_only_the_first_word_that_a_request_is_cancelled_reaches_the_client() -> None:
     play = Play().start()
     play.prompt(1)

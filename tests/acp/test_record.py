@@ -9,6 +9,7 @@ from msgspec import Raw
 from tests.acp.play import Guard
 from tests.acp.shapes import Heard, claude, codex, usage
 from turnguard.acp.record import RecordedGuard
+from turnguard.core.guard import ALL_BUT_TEXT
 from turnguard.core.session import SessionGuard
 from turnguard.recording import Transcript
 from turnguard.settings.layers import Merged
@@ -55,6 +56,15 @@ def test_each_line_is_what_a_record_request_takes() -> None:
     assert file.lines[0].count(b"\n") == 1
     assert file.records[0].session_id == "s"
     assert file.events == [TurnStarted(), Text(length=12)]
+
+
+def test_a_transcript_holds_what_guards_under_other_settings_would_look_at() -> None:
+    settings = msgspec.structs.replace(HALTING, loop_detection=None)
+    for kind, reads_text in (("batch", False), ("stream", True)):
+        guard = Guard("s", msgspec.structs.replace(settings, turn_guard=kind), None)
+        assert not guard.needs.rolling
+        needs = RecordedGuard(File().transcript, "s", guard).needs
+        assert needs == ALL_BUT_TEXT._replace(text=reads_text)
 
 
 def test_calls_are_the_last_of_their_line() -> None:

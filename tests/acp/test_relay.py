@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from tests.e2e.daemon import DEADLINE, wait_until
 from turnguard.acp import outlet as outlet_module
-from turnguard.acp.batch import Direction
-from turnguard.acp.outgoing import Route
+from turnguard.acp.outgoing import Direction, Route
 from turnguard.acp.outlet import Outlet
 from turnguard.acp.pump import BLOCK_BYTES, Pump
 from turnguard.acp.relay import Ends, Relay

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.acp.play import (
     CALLS_TO_HALT,
+    HALTING,
     Guard,
     Play,
     chunk,
@@ -16,7 +18,7 @@ from tests.acp.play import (
     result_of,
     session_update,
 )
-from turnguard_protocol.events import TurnEnded, TurnStarted, UserInput
+from turnguard_protocol.events import Outcomes, Text, ToolResults, TurnEnded, TurnStarted, UserInput
 
 END_TURN = {"stopReason": "end_turn"}
 
@@ -356,3 +358,27 @@ def test_what_is_said_before_the_session_is_known_passes() -> None:
     play.prompt(1, "s")
     play.loop()
     assert play.cancels() == 1
+
+
+def test_the_stream_guard_reads_what_the_agent_writes() -> None:
+    stream = msgspec.structs.replace(HALTING, turn_guard="stream", skip_loop_detection=False)
+    play = Play(settings=stream).start()
+    play.prompt(1)
+    for _ in range(200):
+        play.agent(chunk("I will look at the file once more to be sure. "))
+    assert play.cancels() == 1
+    silent = Play().start()
+    silent.prompt(1)
+    silent.agent(chunk("words"))
+    assert not any(isinstance(event, Text) for event in silent.guards["s"].events)
+
+
+def test_only_what_some_guard_looks_at_is_computed_of_a_result() -> None:
+    play = Play(settings=msgspec.structs.replace(HALTING, loop_detection=None)).start()
+    play.prompt(1)
+    play.call()
+    play.agent(result_of(1, END_TURN))
+    (told,) = (event for event in play.guards["s"].events if isinstance(event, ToolResults))
+    assert isinstance(outcome := told.results[0].outcome, Outcomes)
+    assert (outcome.read, outcome.rolling) == (None, None)
+    assert outcome.progress is not None

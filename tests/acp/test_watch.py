@@ -18,7 +18,8 @@ from turnguard.acp import watch as watch_module
 from turnguard.acp.child import Child
 from turnguard.acp.outgoing import Route
 from turnguard.acp.relay import Ends, Relay
-from turnguard.acp.watch import Signals, Waker, Watch
+from turnguard.acp.watch import Signals, Watch
+from turnguard.process import Waker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 

@@ -46,6 +46,20 @@ def test_the_note_for_the_model_names_no_setting(loop_type: str, reason: str) ->
     assert not re.search(r"etting|[a-z]\.[a-z]|maxToolCalls", told)
 
 
+def test_the_note_does_not_know_better_where_results_are_not_seen() -> None:
+    known, blind = (words.note(finding("no_new_evidence", reason=reason), TOTALS) for reason in ("call", "blind"))
+    assert "The same again will not help: take another approach" in known
+    assert "will not help" not in blind
+    assert "Unless each of them showed you something new, take another approach" in blind
+
+
+def test_the_log_names_a_halt_in_one_line() -> None:
+    evil = finding("no_new_evidence", reason="call")
+    evil.tool = "x\ny"
+    told = words.logged("s\n1", evil)
+    assert told == 'halted: session "s1", g no_new_evidence call, tool "xy", count 101'
+
+
 def test_a_warning_takes_the_guards_own_words_where_they_are_its() -> None:
     first, second = finding(action=Action.WARN), finding("unknown_tool_repeat", action=Action.WARN)
     told = verdict(first, second)

@@ -18,7 +18,7 @@ from turnguard.acp.agents import table_of
 from turnguard.acp.agents.generic import Generic
 from turnguard.acp.agents.table import AgentTable
 from turnguard.acp.calls import Calls
-from turnguard.acp.messages import TERMINAL_OUTPUT, Initialized, Message, decode, member, read, text
+from turnguard.acp.messages import Initialized, Message, decode, member, read, text
 from turnguard.core.session import SessionGuard
 from turnguard.settings.layers import Merged
 from turnguard_protocol.events import Event, ToolCalls, TurnEnded, TurnStarted
@@ -164,7 +164,7 @@ class Player:
         elif asked.method == "session/prompt":
             error = member(answer.error, "message")
             self._session(session_id).end(text(member(answer.result, "stopReason")) or f"error {text(error)}"[:30])
-        elif asked.method == TERMINAL_OUTPUT and asked.params.terminal_id is not None:
+        elif asked.method == "terminal/output" and asked.params.terminal_id is not None:
             session = self._session(session_id)
             if isinstance(answer.result, Raw):
                 session.tell(session.calls.terminal(asked.params.terminal_id, answer.result))

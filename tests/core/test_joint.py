@@ -43,6 +43,12 @@ def test_the_tighter_cap_halts_and_its_owner_is_named() -> None:
     assert guard.prepare_step().tool_choice == "none"
 
 
+def test_what_either_wants_to_see_is_needed() -> None:
+    stream = {"turnguard": {"turnGuard": "stream"}}
+    assert [joint({}, each).needs.text for each in ({}, stream)] == [False, True]
+    assert joint(stream, {"turnguard": {"turnGuard": "batch"}}).needs.text
+
+
 def test_the_persons_own_guard_may_be_the_one_that_halts() -> None:
     """A call that is refused early is one that no later count of the tighter guard sees."""
     guard = joint(cap(2), cap(9))

@@ -203,6 +203,20 @@ def test_a_response_after_another_without_results_is_a_step_with_the_batch_guard
         assert guarded.record([distinct(1, 5)]).action is action
 
 
+def test_a_host_that_begins_a_turn_with_the_end_of_a_step_tells_all_of_them() -> None:
+    guarded = limited(maxStepsPerTurn=2)
+    guarded.record([TurnStarted(), StepFinished()])
+    for number in range(4):
+        assert guarded.record([distinct(1, number)]).totals.steps == 1
+    assert guarded.record([StepFinished(), distinct(1, 5), distinct(1, 6)]).totals.steps == 2
+    copy = limited(maxStepsPerTurn=2)
+    copy.restore(guarded.snapshot())
+    assert copy.record([distinct(1, 7)]).totals.steps == 2
+    assert guarded.record([StepFinished(), distinct(1, 8)]).action is Action.HALT
+    guarded.record([TurnStarted(), distinct(1), StepFinished(), distinct(1, 1)])
+    assert guarded.record([distinct(1, 2)]).totals.steps == 3, "of this turn the host did not say so"
+
+
 def test_each_turn_has_its_own_steps() -> None:
     guarded = limited(maxStepsPerTurn=1)
     for number in range(3):

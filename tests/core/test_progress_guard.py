@@ -215,6 +215,77 @@ def test_a_result_after_its_step_is_ignored() -> None:
     assert guard.step is None
 
 
+def of_run(guard: ProgressGuard, run: str, call_id: str, key: str) -> None:
+    guard.commit(Batch([Call("task", call_id, key=key)], run), [0])
+
+
+def test_the_step_of_another_run_takes_no_outcome_away() -> None:
+    guard, said = guard_with(), list[str]()
+    for number in range(5):
+        of_run(guard, "main", f"m{number}", "a")
+        for inner in range(3):
+            of_run(guard, "sub", f"s{number}{inner}", f"{number}{inner}")
+            answer(guard, Result(f"s{number}{inner}", outcome=f"{number}{inner}"))
+            assert finish(guard) == ""
+        answer(guard, Result(f"m{number}", outcome="x"))
+        said.append(finish(guard))
+    assert said == ["", "", "", "", "warn*"], "each of the subagent's steps showed something new"
+    assert guard.progress is not None
+    assert guard.progress.known == guard.progress.calls == 20
+
+
+def test_only_what_waits_for_a_result_outlasts_the_step_of_another_run() -> None:
+    guard = guard_with()
+    of_run(guard, "main", "m0", "a")
+    of_run(guard, "main", "m1", "b")
+    answer(guard, Result("m1", outcome="x"))
+    of_run(guard, "sub", "s0", "c")
+    answer(guard, Result("s0", outcome="x"))
+    finish(guard)
+    assert guard.standing().calls == 2
+    copy = guard_with()
+    copy.restore(guard.snapshot())
+    for each in (guard, copy):
+        answer(each, Result("m0", outcome="x"))
+        finish(each)
+        assert each.standing().calls == 3
+        assert each.step is None
+
+
+def test_a_run_at_hand_waits_for_nothing_and_nothing_is_held_past_the_turn() -> None:
+    guard = guard_with()
+    of_run(guard, "main", "m0", "a")
+    finish(guard)
+    assert (guard.standing().calls, guard.step) == (1, None)
+    of_run(guard, "main", "m1", "a")
+    of_run(guard, "sub", "s0", "c")
+    finish(guard)
+    assert guard.step is not None
+    guard.receive(TurnEnded())
+    assert guard.step is None
+
+
+def test_a_call_of_low_fidelity_is_stopped_later() -> None:
+    guard, said = guard_with(), list[str]()
+    for _ in range(8):
+        send(guard, Call("read_file", "1", key="a", fidelity="low"))
+        answer(guard, Result("1", outcome="x"))
+        said.append(finish(guard))
+    assert said[:7] == ["", "", "", "", "warn*", "", "halt*"]
+
+
+def test_a_call_that_becomes_known_in_full_counts_in_full() -> None:
+    guard, said = guard_with(), list[str]()
+    for _ in range(5):
+        low = Call("read_file", "1", key="a", fidelity="low")
+        send(guard, low)
+        full = msgspec.structs.replace(low, fidelity="full")
+        guard.commit_rekeyed(Rekeying(low, full, is_in_step=True), is_admitted=True)
+        answer(guard, Result("1", outcome="x"))
+        said.append(finish(guard))
+    assert said == ["", "", "", "warn*", "halt*"]
+
+
 def test_a_result_that_comes_late_but_in_its_step_counts() -> None:
     guard = guard_with()
     send(guard, Call("a", "1", key="k"))

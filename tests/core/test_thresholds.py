@@ -43,6 +43,7 @@ LOOKED_FOR = {number for number in THRESHOLDS.values() if number > 2}
 
 OTHER_MEANINGS = {
     ("javascript.py", 6): "decimal places before JavaScript writes an exponent",
+    ("masking.py", 8): "hex digits at the beginning of a UUID",
     ("turn/text.py", 10): "the code of a newline",
 }
 """Literals in the core that equal a threshold and are none."""

@@ -234,6 +234,90 @@ def test_acp(home: Home, tmp_path: Path, on_loop: str) -> None:
     assert b"toolCalls" in record.read_bytes()
 
 
+# --- hook -------------------------------------------------------------------------------------------------------------
+
+
+def hooks(args: Any, number: int) -> Iterator[dict[str, Any]]:
+    """What Claude Code, Codex and Gemini say of one call."""
+    call = {"session_id": CANARY, "cwd": "/", "tool_name": "shell", "tool_input": args, "tool_use_id": f"c{number}"}
+    answer = {"stdout": f"{CANARY} {number % 2}", "stderr": CANARY}
+    yield {**call, "hook_event_name": "PreToolUse"}
+    if number % 3:
+        yield {**call, "hook_event_name": "PostToolUse", "tool_response": answer}
+    else:
+        yield {**call, "hook_event_name": "PostToolUseFailure", "error": f"{CANARY}: unknown tool: nope"}
+    codex = {**call, "turn_id": "u", "agent_id": f"{number % 2}"}
+    yield {**codex, "hook_event_name": "PreToolUse"}
+    yield {**codex, "hook_event_name": "PostToolUse", "tool_response": CANARY}
+    yield {**call, "hook_event_name": "BeforeTool"}
+    yield {**call, "hook_event_name": "AfterTool", "tool_response": {"llmContent": CANARY}}
+
+
+def test_hook(home: Home) -> None:
+    options = ("--set", "tools.loopDetection.enabled=true", "--set", "model.maxToolCallsPerTurn=5")
+    prompt = {"session_id": CANARY, "hook_event_name": "UserPromptSubmit", "prompt": CANARY}
+    calls = [prompt, *(each for number in range(3) for args in SECRETS[1:3] for each in hooks(args, number))]
+    answers: list[bytes] = []
+    for given in calls:
+        ran = run(home, "hook", *options, data=json.dumps(given).encode())
+        assert ran.returncode == 0
+        is_clean(ran.stdout, ran.stderr)
+        answers.append(ran.stdout)
+    assert any(b"stopped the turn" in answer for answer in answers)
+    for wrong in (CANARY, f'{{"session_id": "{CANARY}', f'{{"hook_event_name": ["{CANARY}"]}}', f'["{CANARY}"]'):
+        ran = run(home, "hook", data=wrong.encode())
+        assert (ran.returncode, ran.stdout) == (0, b"")
+        is_clean(ran.stderr)
+    left = {file.suffix for file in is_private(home)}
+    assert left == {"", ".json", ".lock"}
+    for file in (home.root / "state/turnguard/sessions").glob("*.json"):
+        file.write_text(f'{{"form": "{CANARY}"}}')
+    ran = run(home, "hook", data=json.dumps(calls[1]).encode())
+    is_clean(ran.stdout, ran.stderr)
+    settings = home.write(home.root / ".claude/settings.json", f'{{"env": {{"SECRET": "{CANARY}"}}, "env": 1}}')
+    ran = run(home, "hook", "install", "claude", "--write")
+    is_clean(ran.stdout, ran.stderr)
+    settings.unlink()
+
+
+# --- exec -------------------------------------------------------------------------------------------------------------
+
+STREAM = """
+import json, signal, sys
+words = json.loads(sys.argv[1])
+def say(**line):
+    print(json.dumps({"session_id": "s", **line}), flush=True)
+say(type="system", subtype="init", cwd="/")
+print('{"type": "assistant", "message": ' + words["text"])
+for n in range(12):
+    for args in words["args"]:
+        call = f"c{n}-{words['args'].index(args)}"
+        block = {"type": "tool_use", "id": call, "name": "Bash", "input": args}
+        said = {"type": "text", "text": words["text"]}
+        say(type="assistant", message={"id": call, "content": [said, block]})
+        block = {"type": "tool_result", "tool_use_id": call, "content": words["text"], "is_error": bool(n % 2)}
+        say(type="user", message={"content": [block]})
+while sys.argv[2] == "halt":
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("on_loop", ["halt", "warn"])
+def test_exec(home: Home, on_loop: str) -> None:
+    # A record tells the program and the sub-command of a shell call; here that would be a secret.
+    secrets = [args for args in SECRETS if "make" not in str(args)]
+    words = json.dumps({"args": secrets, "text": f"{CANARY} and more"})
+    record = home.root / "record.jsonl"
+    options = ["--json", "--record", str(record), "--on-loop", on_loop, "--set", "model.maxToolCallsPerTurn=9"]
+    ran = run(home, "exec", *options, "--", sys.executable, "-c", STREAM, words, on_loop)
+    assert (ran.returncode, CANARY.encode() in ran.stdout) == (86 if on_loop == "halt" else 0, True)
+    assert b"model.maxToolCallsPerTurn" in ran.stderr
+    assert b"could not be read" in ran.stderr
+    is_clean(ran.stderr)
+    assert {"record.jsonl", "salt"} == {file.name for file in is_private(home)}
+    assert b"toolCalls" in record.read_bytes()
+
+
 # --- the commands without sessions ------------------------------------------------------------------------------------
 
 
@@ -283,4 +367,4 @@ def test_every_command_is_here() -> None:
     """A command that is added is run here too."""
     text = subprocess.run(command("--help"), capture_output=True, text=True, timeout=DEADLINE, check=True).stdout
     named = {line.split()[0] for line in text.splitlines() if line.startswith("    ") and line[4] != " "}
-    assert named == {"serve", "acp", "settings", "trust", "demo"}
+    assert named == {"serve", "acp", "exec", "hook", "settings", "trust", "demo"}

@@ -1,13 +1,14 @@
 """The agent's lines: what it tells, what it asks, and what it answers."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from msgspec import UNSET, Raw
 
-from turnguard.acp.client_requests import Asked
 from turnguard.acp.connection import Connection, Handler, id_of
 from turnguard.acp.messages import Initialized, Message, RequestId, UndecodedUpdate, member, read, text
 from turnguard.acp.outgoing import Out
+from turnguard.acp.requests import CANCELLED_ELICITATION, CANCELLED_PERMISSION, Asked
 from turnguard.acp.session import Session
 from turnguard.acp.turn import origin_of
 from turnguard_protocol.events import TurnOutcome
@@ -93,13 +94,22 @@ class AgentLines:
 
     def _permission(self, message: Message, line: bytes, now: float) -> Out | None:
         session, request_id, asked = self._session_of(message), id_of(message), message.params.tool_call
-        if session is None or request_id is None or asked is None:
+        if session is None:
+            return self._of_nobody(request_id, CANCELLED_PERMISSION)
+        if request_id is None or asked is None:
             return None
         return self._connection.settled(session, session.permission(request_id, asked, line, now))
 
     def _elicitation(self, message: Message, line: bytes, now: float) -> Out | None:
         session, request_id = self._session_of(message), id_of(message)
-        return None if session is None or request_id is None else session.elicitation(request_id)
+        if session is None:
+            return self._of_nobody(request_id, CANCELLED_ELICITATION)
+        return None if request_id is None else session.asks_person(request_id, CANCELLED_ELICITATION)
+
+    def _of_nobody(self, request_id: RequestId | None, cancelled: Mapping[str, Any]) -> Out | None:
+        """Something is asked for no session that we know: for the one that is at work, where there is only one."""
+        session = self._connection.only_at_work()
+        return None if session is None or request_id is None else session.asks_person(request_id, cancelled)
 
     def _acts(self, message: Message, line: bytes, now: float) -> Out | None:
         session, request_id = self._session_of(message), id_of(message)

@@ -15,8 +15,7 @@ Arguments and results are held only while a call is open. Calls of subagents are
 subagent or of the main conversation: their scope is part of the key, and is the run they belong to.
 """
 
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -25,9 +24,9 @@ from turnguard.acp.agents.merged import COMPLETED, ENDS, FAILED, IN_PROGRESS, Me
 from turnguard.acp.agents.table import AgentTable
 from turnguard.acp.messages import (
     MESSAGE_CHUNK,
-    THOUGHT_CHUNK,
     TOOL_CALL,
     TOOL_CALLS,
+    WORDS,
     PermissionRequest,
     TerminalOutput,
     ToolCall,
@@ -39,8 +38,9 @@ from turnguard.acp.messages import (
 )
 from turnguard.acp.steps import ROOT, Running, Scope, Steps
 from turnguard.core.bounds import MAX_REMEMBERED_CALL_IDS
-from turnguard.core.guard import InvalidEventError
+from turnguard.core.guard import ALL_BUT_TEXT, InvalidEventError, Needs
 from turnguard.core.identify import identify
+from turnguard.core.scope import scoped
 from turnguard_protocol.events import (
     Call,
     CallRekeyed,
@@ -48,6 +48,7 @@ from turnguard_protocol.events import (
     Facts,
     Keys,
     Result,
+    StepFinished,
     Text,
     Thought,
     ToolCalls,
@@ -61,8 +62,6 @@ UNDECODED = "undecoded"
 
 Events = Sequence[Event]
 NOTHING: Events = ()
-
-CHUNKS = frozenset({MESSAGE_CHUNK, THOUGHT_CHUNK})
 
 UNKNOWN_KEY = ""
 """Stands where a key must be and none is known; a call of fidelity `none` has no other."""
@@ -99,11 +98,12 @@ class OpenCall(Struct, gc=False):
 
 
 class Calls:
-    """The calls of one session of an agent. `tells_text`: some guard reads what the model writes."""
+    """The calls of one session of an agent. `needs`: what the guards want to see of what comes next."""
 
-    def __init__(self, table: AgentTable, *, tells_text: bool = False) -> None:
+    def __init__(self, table: AgentTable, needs: Callable[[], Needs] = lambda: ALL_BUT_TEXT) -> None:
         self.table = table
-        self._tells_text = tells_text
+        self._needs = needs
+        self._tells_text = False
         self._steps = Steps(table.marks_a_step)
         self._turn = 0
         self._has_output = False
@@ -123,14 +123,16 @@ class Calls:
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    def turn_started(self) -> None:
-        """A prompt went in: what was open, or has ended, is of the past."""
+    def turn_started(self) -> Events:
+        """A prompt went in: what was open, or has ended, is of the past. What is to be told after the turn's start."""
         for call_id in (*self._open, *self._ended):
             self._forget(call_id)
         self._open, self._ended = {}, {}
         self._steps.begin()
         self._turn += 1
         self._has_output = False
+        self._tells_text = self._needs().text
+        return [StepFinished()]  # by this the guards know that the ends of steps will be told, and nothing else is one
 
     def turn_ended(self) -> Events:
         """What is still to be told before the turn's end."""
@@ -168,7 +170,7 @@ class Calls:
             call_id = update.tool_call_id
             return self._hear(call_id, update, begins=kind == TOOL_CALL) if call_id else NOTHING
         events = NOTHING
-        if kind in CHUNKS:
+        if kind in WORDS:
             self._has_output = True
             events = self._steps.words_begin(self._running()) if self._steps.answered else NOTHING
             if self._tells_text:
@@ -307,12 +309,13 @@ class Calls:
             facts = BLIND if self.table.is_blind(call.merged) else None
             named = Call(identity.name, call.told.id, identity.args, fidelity=identity.fidelity, facts=facts)
             try:
-                identified = identify(ToolCalls([named]))
+                identified = identify(ToolCalls([named]), self._needs())
             except InvalidEventError:  # no JSON after all, or nested too deep
                 identified = None
             if isinstance(identified, ToolCalls):
                 told = identified.calls[0]
-                told.key = _scoped(told.key, call.scope)
+                scope = call.scope
+                told.key = told.key if scope is None else scoped(told.key, scope)
         if told.fidelity != "none" or call.told.fidelity == "none":
             call.told = told
         call.is_keyed = call.told.fidelity != "none"
@@ -335,7 +338,7 @@ class Calls:
         else:
             whole.output = output
         try:
-            identified = identify(ToolResults([whole]), call_of=lambda _: call.told)
+            identified = identify(ToolResults([whole]), self._needs(), lambda _: call.told)
         except InvalidEventError:
             return bare
         return identified.results[0] if isinstance(identified, ToolResults) else bare
@@ -344,14 +347,6 @@ class Calls:
         return {
             call_id: call.scope for call_id, call in self._open.items() if call_id != without and call.earlier is None
         }
-
-
-def _scoped(key: str | Keys | None, scope: Scope) -> str | Keys | None:
-    """The key of a call of a subagent, which differs from all those of others."""
-    if scope is None or not isinstance(key, Keys):
-        return key
-    turn = sha256(f"{len(scope)}:{scope}{key.turn}".encode(errors="surrogatepass")).hexdigest()
-    return Keys(turn, key.rolling)
 
 
 def _words(update: Update) -> Events:

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from msgspec import UNSET, Raw
 
 from turnguard.acp.ask import choice_of
-from turnguard.acp.client_requests import KINDS, Asked
 from turnguard.acp.connection import Connection, Handler, id_of
 from turnguard.acp.control import METHODS, ControlError, announces_notifications, answer
 from turnguard.acp.messages import Message, RequestId
 from turnguard.acp.outgoing import Out, failure, members_of, response, whole
+from turnguard.acp.requests import KINDS, Asked
 from turnguard.acp.session import Session
 
 EVEN_UNGUARDED = METHODS | {"initialize"}
@@ -123,5 +123,5 @@ class ClientLines:
             out.to_client.append(failure(message.id, error.code, error.message, error.data))
         else:
             out.to_client.append(response(message.id, result))
-        self._connection.look_again(out)
+        self._connection.look_again(out, now)
         return out

@@ -1,7 +1,6 @@
 """`turnguard acp [options] -- AGENT...`: an ACP agent with the guard in front of it."""
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -10,24 +9,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from turnguard import __version__
-from turnguard.acp.child import Child, NotStartedError
+from turnguard.acp.child import Child
 from turnguard.acp.options import OnLoop, Options, StopAs
 from turnguard.acp.proxy import Proxy
 from turnguard.acp.record import RecordedGuard
 from turnguard.acp.relay import Ends, Relay
-from turnguard.acp.told import STDERR, Told
 from turnguard.acp.turn import Guarded
-from turnguard.acp.watch import Signals, Waker, Watch
+from turnguard.acp.unhurried import UnhurriedSources
+from turnguard.acp.watch import Signals, Watch
+from turnguard.process import SEPARATOR, NotStartedError, Waker, open_standard_streams, seconds
 from turnguard.recording import open_transcript
 from turnguard.settings.places import install_salt, seal_of
 from turnguard.settings.problems import describe
 from turnguard.settings.sourced import SourcedSession
 from turnguard.settings.sources import Sources
+from turnguard.told import STDERR, Told
 
 MISUSE = 2
 """The exit code when the arguments cannot be understood, or a file of theirs cannot be written."""
-
-SEPARATOR = "--"
 
 STOP_AS: tuple[StopAs, ...] = ("max_turn_requests", "cancelled", "error")
 ON_LOOP: tuple[OnLoop, ...] = ("halt", "ask", "warn")
@@ -51,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     choices = choices_of(argv)
     if sys.platform == "win32":
         return _complain("turnguard acp does not run on Windows yet")
-    sources = Sources("acp", assignments=choices.assignments)
+    sources = UnhurriedSources("acp", assignments=choices.assignments)
     problems = [describe(problem) for problem in sources.own_problems]
     if problems:  # a guard that is not the one that was set would let money be spent
         return _complain("it does not start, since settings cannot be taken:\n  " + "\n  ".join(problems))
@@ -87,14 +86,14 @@ def run(choices: Choices, guard_for: GuardFor) -> int:
 
     To be called once, from the main thread: from now on stdin and stdout belong to the protocol.
     """
-    _open_standard_streams()
+    open_standard_streams()
     try:
         told = Told(choices.log)
         if choices.record is not None:
             guard_for = _recorded(choices.record, guard_for, told.say)
     except OSError as error:
         return _complain(f"cannot write {error.filename}: {error.strerror}")
-    proxy = Proxy(guard_for, choices.options, version=__version__)
+    proxy = Proxy(guard_for, choices.options, version=__version__, note=told.note)
     signals = Signals()
     try:
         child = Child(choices.agent, was_ignored=signals.was_ignored)
@@ -110,15 +109,6 @@ def run(choices: Choices, guard_for: GuardFor) -> int:
     told.note(f"the agent has ended, exit code {code}")
     told.end()
     return code
-
-
-def _open_standard_streams() -> None:
-    """What was closed before turnguard began leads nowhere now; else the next pipe would get its number."""
-    for fd in (0, 1, 2):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
 
 
 def _ends(child: Child) -> Ends:
@@ -143,16 +133,6 @@ def _complain(words: str) -> int:
     return MISUSE
 
 
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not (seconds >= 0 and math.isfinite(seconds)):
-        raise ValueError(text)
-    return seconds
-
-
-_seconds.__name__ = "number of seconds"
-
-
 def parser() -> argparse.ArgumentParser:
     """What the command understands."""
     parser = argparse.ArgumentParser(
@@ -160,17 +140,33 @@ def parser() -> argparse.ArgumentParser:
         usage="turnguard acp [options] -- AGENT...",
         description="Starts an ACP agent and stands between it and the client. Nothing changes until the agent loops; "
         "then its turn ends, and the client is told why.",
-        epilog="Exits with the agent's exit code, or 128 and the number of the signal that ended it; with 127 or 126 "
-        "when it cannot be started, with 2 when the arguments do not fit.",
+        epilog="Example: turnguard acp -- claude-agent-acp. Exits with the agent's exit code, or 128 and the number of "
+        "the signal that ended it; with 127 or 126 when it cannot be started, with 2 when the arguments do not fit.",
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--on-loop", choices=ON_LOOP, default="halt", help="end the turn, ask first, or only tell; default: halt")
-    add("--stop-as", choices=STOP_AS, default="max_turn_requests", help="what a halted prompt is answered with")
-    add("--grace", type=_seconds, default=15.0, metavar="SECONDS", help="for the agent to stop; default: 15")
-    add("--kill-after", type=_seconds, metavar="SECONDS", help="end an agent that goes on so long after the grace")
+    add("--on-loop", choices=ON_LOOP, default="halt", help="end the turn, ask first, or only warn; default: halt")
+    add(
+        "--stop-as",
+        choices=STOP_AS,
+        default="max_turn_requests",
+        help="the stop reason that the client gets; default: %(default)s",
+    )
+    add(
+        "--grace",
+        type=seconds,
+        default=15.0,
+        metavar="SECONDS",
+        help="how long a stopped agent has to end its turn; default: 15",
+    )
+    add(
+        "--kill-after",
+        type=seconds,
+        metavar="SECONDS",
+        help="kill an agent that still works so long after the grace; default: never",
+    )
     add("--no-note", dest="note", action="store_false", help="do not tell the model what was stopped")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, as `turnguard settings` names it")
     add("--record", type=Path, metavar="FILE", help="append what the guards heard, for `turnguard replay`")
-    add("--log", type=Path, metavar="FILE", help="append what turnguard says, with times")
+    add("--log", type=Path, metavar="FILE", help="append what turnguard says and stops, with times")
     return parser

@@ -7,12 +7,11 @@ from msgspec import UNSET
 
 from turnguard.acp.agents import table_of
 from turnguard.acp.calls import Calls
-from turnguard.acp.client_requests import ClientRequests
 from turnguard.acp.control import ProxyStatus, SessionReport, UnknownSessionError
 from turnguard.acp.messages import AgentInfo, Initialized, Message, RequestId
-from turnguard.acp.open_requests import OpenRequests
 from turnguard.acp.options import Options
 from turnguard.acp.outgoing import Out, failure
+from turnguard.acp.requests import ClientRequests, OpenRequests
 from turnguard.acp.session import INTERNAL_ERROR, Session, Shared
 from turnguard.acp.turn import Guarded
 from turnguard.core.bounds import MAX_SESSIONS
@@ -29,12 +28,14 @@ Handler = Callable[[Message, bytes, float], Out | None]
 
 class Given(NamedTuple):
     """What a connection is given: how guards are made for a session, from its id and, where known, its directory;
-    the options; the version of turnguard; and what gives texts that it never gave before.
+    the options; the version of turnguard; what is told what goes into the log; and what gives texts that it never gave
+    before.
     """
 
     guard_for: Callable[[str, str | None], Guarded]
     options: Options
     version: str
+    note: Callable[[str], None]
     unique: Callable[[], str]
 
 
@@ -92,10 +93,16 @@ class Connection:
             if len(self.sessions) >= MAX_SESSIONS:
                 self.drop(next((each for each, found in self.sessions.items() if found.state == "idle"), None))
             given = self._given
-            shared = Shared(given.options, self.open_requests, self.wants_notifications, given.unique)
-            session = Session(session_id, shared, Calls(self._table), given.guard_for(session_id, cwd))
+            shared = Shared(given.options, self.open_requests, self.wants_notifications, given.note, given.unique)
+            guard = given.guard_for(session_id, cwd)
+            session = Session(session_id, shared, Calls(self._table, lambda: guard.needs), guard)
             self.sessions[session_id] = session
         return session
+
+    def only_at_work(self) -> Session | None:
+        """The one session that is at something; None where none is, or several are."""
+        at_work = [session for session in self.sessions.values() if session.state != "idle"]
+        return at_work[0] if len(at_work) == 1 else None
 
     def drop(self, session_id: str | None) -> None:
         """Forgets a session that is at nothing."""
@@ -135,10 +142,10 @@ class Connection:
                 session.tick(now, out)
                 self.settle(session, out)
 
-    def look_again(self, out: Out) -> None:
+    def look_again(self, out: Out, now: float) -> None:
         """A guard may have been told something by control."""
         for session in list(self._timed.values()):
-            session.look_again(out)
+            session.look_again(out, now)
             self.settle(session, out)
 
     def agent_gone(self, out: Out) -> None:

@@ -24,9 +24,6 @@ from turnguard_protocol.verdicts import Answer, Finding, Totals, Verdict
 CANCELLED = "cancelled"
 """The stop reason of a turn that the user ended; it wins over every other."""
 
-CANCELLED_ELICITATION = {"action": "cancel"}
-"""Answers an elicitation in the client's place."""
-
 HALT_WINDOW = 3
 """A halt for the same reason within so many turns ends as `cancelled`: a driver that goes on by itself is to stop."""
 

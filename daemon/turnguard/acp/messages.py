@@ -18,8 +18,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from turnguard.core.javascript import Json, NestingError, NotJsonError, parse, stringify
 
 SESSION_UPDATE = "session/update"
-REQUEST_PERMISSION = "session/request_permission"
-TERMINAL_OUTPUT = "terminal/output"
 
 TOOL_CALL = "tool_call"
 TOOL_CALL_UPDATE = "tool_call_update"
@@ -29,6 +27,8 @@ TOOL_CALLS = frozenset({TOOL_CALL, TOOL_CALL_UPDATE})
 USAGE_UPDATE = "usage_update"
 MESSAGE_CHUNK = "agent_message_chunk"
 THOUGHT_CHUNK = "agent_thought_chunk"
+WORDS = frozenset({MESSAGE_CHUNK, THOUGHT_CHUNK})
+"""Kinds of updates that tell what the model writes."""
 
 RequestId = int | float | str
 """The id of a request; `1` and `"1"` are two."""

@@ -6,7 +6,7 @@ need no change never come here: they are forwarded as they came.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 from msgspec import Raw
@@ -17,6 +17,10 @@ Members = dict[str, Raw]
 """The members of a JSON object, each value as the bytes it came in."""
 
 _members: Callable[[bytes | Raw], Members] = msgspec.json.Decoder(Members).decode
+
+
+Direction = Literal["client", "agent"]
+"""Who sent a line."""
 
 
 class Route(NamedTuple):
@@ -110,9 +114,33 @@ def members_of(value: bytes | Raw) -> Members:
         return _leniently(bytes(value))
 
 
+COMMAND = "/"
+"""A prompt that begins with it is a command of the agent's, and what is added could be taken for its arguments."""
+
+
 def json_of(value: Any) -> Raw:
     """A value as a member."""
     return Raw(encoded(value)[:-1])
+
+
+def with_note(line: bytes, note: str) -> bytes | None:
+    """The line of a `session/prompt` with the note as its last block; None where there is no place for it now."""
+    try:
+        message = members_of(line)
+        params = members_of(message["params"])
+        blocks = msgspec.json.decode(params["prompt"], type=list[Raw])
+        if not blocks or _is_command(blocks[0]):
+            return None
+    except (KeyError, ValueError):
+        return None
+    params["prompt"] = json_of([*blocks, {"type": "text", "text": note}])
+    message["params"] = json_of(params)
+    return encoded(message)
+
+
+def _is_command(block: Raw) -> bool:
+    text = members_of(block).get("text")
+    return text is not None and msgspec.json.decode(text, type=str).lstrip().startswith(COMMAND)
 
 
 def _leniently(value: bytes) -> Members:

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from turnguard.acp.agent_lines import AgentLines
-from turnguard.acp.batch import BATCH, Direction, taken_apart
 from turnguard.acp.client_lines import ClientLines
 from turnguard.acp.connection import Connection, Given
-from turnguard.acp.messages import decode
+from turnguard.acp.messages import decode, entries
 from turnguard.acp.options import Options
-from turnguard.acp.outgoing import Out, Route
+from turnguard.acp.outgoing import Direction, Out, Route
 from turnguard.acp.turn import Guarded
 
 FORWARD = None
@@ -27,16 +26,24 @@ MAX_SAID = 20
 
 _FRAMES = 3
 
+BATCH = b"["
+"""How a JSON-RPC batch begins, which version 1 of ACP does not know but which passes like everything else."""
+
 
 def _unique() -> str:
     return str(uuid4())
+
+
+def _nowhere(words: str) -> None:
+    """There is no log."""
 
 
 class Proxy:
     """One client, one agent, and what passes between them.
 
     `guard_for` makes the guards of a session, from its id and its directory where that is known. `said` collects lines
-    for stderr, without line ends; whoever reads them empties it. `unique` gives texts that it never gave before.
+    for stderr, without line ends; whoever reads them empties it. `note` is told what goes into the log, and must not
+    wait. `unique` gives texts that it never gave before.
     """
 
     def __init__(
@@ -45,11 +52,12 @@ class Proxy:
         options: Options | None = None,
         *,
         version: str,
+        note: Callable[[str], None] = _nowhere,
         unique: Callable[[], str] = _unique,
     ) -> None:
         self.said: list[str] = []
         self._already_said: set[str] = set()
-        self._connection = Connection(Given(guard_for, options or Options(), version, unique))
+        self._connection = Connection(Given(guard_for, options or Options(), version, note, unique))
         self._take_client = ClientLines(self._connection).take
         self._take_agent = AgentLines(self._connection, self._say).take
         self._is_killed = False
@@ -63,7 +71,7 @@ class Proxy:
         """A line of the client's, with its line end. None: forward it unchanged."""
         try:
             if line[:1] == BATCH:
-                return taken_apart(line, now, self.from_client, "client")
+                return _taken_apart(line, now, self.from_client, "client")
             message = decode(line)
             out = None if message is None else self._take_client(message, line, now)
             return FORWARD if out is None else out.route()
@@ -77,7 +85,7 @@ class Proxy:
             return FORWARD
         try:
             if line[:1] == BATCH:
-                return taken_apart(line, now, self.from_agent, "agent")
+                return _taken_apart(line, now, self.from_agent, "agent")
             message = decode(line)
             if message is None:
                 self._connection.unread += bool(line.strip())
@@ -138,3 +146,30 @@ class Proxy:
         if words not in self._already_said and len(self._already_said) < MAX_SAID:
             self._already_said.add(words)
             self.said.append(words)
+
+
+def _taken_apart(
+    line: bytes, now: float, take: Callable[[bytes, float], Route | None], sender: Direction
+) -> Route | None:
+    """What becomes of a batch, or of a line that is none; None: forward it unchanged.
+
+    `take` is told each entry as a line of its own. When one of them is not forwarded unchanged the array is made anew,
+    of what would go out in the entries' place.
+    """
+    batch = entries(line)
+    routes = [take(entry, now) for entry in batch]
+    if all(route is None for route in routes):
+        return None
+    onward: list[bytes] = []
+    back: list[bytes] = []
+    for entry, route in zip(batch, routes, strict=True):
+        if route is None:
+            onward.append(entry)
+        elif sender == "agent":
+            onward += route.to_client
+            back += route.to_agent
+        else:
+            onward += route.to_agent
+            back += route.to_client
+    array = [b"[" + b",".join(each.strip() for each in onward) + b"]\n"] if onward else []
+    return Route(array, back) if sender == "agent" else Route(back, array)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from turnguard.acp.turn import Guarded
+from turnguard.core.guard import ALL_BUT_TEXT, Needs
 from turnguard.recording import Transcript
 from turnguard_protocol.events import Event
 from turnguard_protocol.settings import SettingsReport
@@ -16,6 +17,11 @@ class RecordedGuard:
         self._transcript = transcript
         self._session_id = session_id
         self._guard = guard
+
+    @property
+    def needs(self) -> Needs:
+        """All there is but text, so that the transcript can be replayed under any settings."""
+        return Needs.of_all([ALL_BUT_TEXT, self._guard.needs])
 
     def record(self, events: Sequence[Event]) -> Verdict:
         """Writes the events down, then tells them."""

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import NamedTuple, Protocol
 
-from turnguard.acp.batch import Direction
-from turnguard.acp.outgoing import Route
+from turnguard.acp.outgoing import Direction, Route
 from turnguard.acp.outlet import Outlet
 from turnguard.acp.pump import OBSERVED_BYTES, Pump
 

@@ -9,22 +9,30 @@ that says nothing new changes no line.
     warn       told                                                     nothing
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from turnguard.acp import permission, words
+from turnguard.acp import words
+from turnguard.acp.agents.merged import COMPLETED, FAILED
 from turnguard.acp.ask import Choice, Question
 from turnguard.acp.calls import Calls
 from turnguard.acp.control import State
-from turnguard.acp.halt import CANCELLED, CANCELLED_ELICITATION, Halt, Phase, Strikes, cancel, closings
-from turnguard.acp.messages import PermissionRequest, RequestId, Update
-from turnguard.acp.open_requests import Open, OpenRequests
+from turnguard.acp.halt import CANCELLED, Halt, Phase, Strikes, cancel, closings
+from turnguard.acp.messages import (
+    TOOL_CALL,
+    TOOL_CALL_UPDATE,
+    TOOL_CALLS,
+    WORDS,
+    PermissionRequest,
+    RequestId,
+    Update,
+)
 from turnguard.acp.options import Options
-from turnguard.acp.outgoing import Out, cancel_request, failure, response, whole
-from turnguard.acp.prompt import with_note
+from turnguard.acp.outgoing import Out, cancel_request, failure, response, whole, with_note
+from turnguard.acp.requests import CANCELLED_PERMISSION, Open, OpenRequests, rejection
 from turnguard.acp.tell import Teller
 from turnguard.acp.turn import Guarded, Turns, Work
-from turnguard_protocol.events import Event, TurnOutcome
+from turnguard_protocol.events import TurnOutcome
 from turnguard_protocol.verdicts import Action, Verdict
 
 REQUEST_CANCELLED = -32800
@@ -32,22 +40,21 @@ REQUEST_CANCELLED = -32800
 
 INTERNAL_ERROR = -32603
 
-ENDED = frozenset({"completed", "failed"})
+ENDED = frozenset({COMPLETED, FAILED})
 """The statuses with which a call is over, in version 1."""
-
-WORDS = frozenset({"agent_message_chunk", "agent_thought_chunk"})
-CALLS = frozenset({"tool_call", "tool_call_update"})
 
 
 class Shared(NamedTuple):
     """What all sessions of a connection have in common.
 
-    `wants_notifications`: the client announced it. `unique`: gives an id that nobody gave before.
+    `wants_notifications`: the client announced it. `note` is told what goes into the log. `unique`: gives an id that
+    nobody gave before.
     """
 
     options: Options
     open_requests: OpenRequests
     wants_notifications: bool
+    note: Callable[[str], None]
     unique: Callable[[], str]
 
 
@@ -67,6 +74,7 @@ class Session:
         self.turns = Turns(calls, guard)
         self._options = shared.options
         self._open_requests = shared.open_requests
+        self._log = shared.note
         self._unique = shared.unique
         self._teller = Teller(
             session_id,
@@ -168,14 +176,16 @@ class Session:
             self._stop(question.verdict, out, now, "stop")
         else:
             self.turns.guard.override(choice)
+            self._obey(self.turns.tell_again(), out, now)
         return out
 
-    def look_again(self, out: Out) -> None:
+    def look_again(self, out: Out, now: float) -> None:
         """The guard may have been told something in another way; a question about a lifted halt is taken back."""
         question = self._question
         if question is not None and self.turns.guard.status().state != "halted":
             self._question = None
             out.to_client += [cancel_request(question.request_id), question.closing(is_allowed=True)]
+            self._obey(self.turns.tell_again(), out, now)
 
     # --- the agent's side ---------------------------------------------------------------------------------------------
 
@@ -191,51 +201,45 @@ class Session:
     def _late_update(self, halt: Halt, update: Update) -> Out | None:
         """Late words, and calls that nobody would close, are withheld; the end of a call that is shown passes."""
         kind, call = update.kind, update.tool_call_id
-        if kind not in WORDS and kind not in CALLS:
+        if kind not in WORDS and kind not in TOOL_CALLS:
             return None
-        if call is not None and kind in CALLS:
-            if update.status in ENDED and kind == "tool_call_update" and call not in halt.hidden:
+        if call is not None and kind in TOOL_CALLS:
+            if update.status in ENDED and kind == TOOL_CALL_UPDATE and call not in halt.hidden:
                 return None
-            if kind == "tool_call":
+            if kind == TOOL_CALL:
                 halt.hidden.add(call)
         return Out()
-
-    def found(self, events: Sequence[Event], line: bytes, now: float) -> Out | None:
-        """Something was found out in another line to the client."""
-        verdict = self.turns.tell(events)
-        return None if verdict is None or self._halt is not None else self._around(line, verdict, now)
 
     def permission(self, request_id: RequestId, asked: PermissionRequest, line: bytes, now: float) -> Out | None:
         """The agent asks whether a call may run."""
         out, call = Out(), asked.tool_call_id
         if self._halt is not None:
-            out.to_agent.append(response(request_id, permission.CANCELLED))
+            out.to_agent.append(response(request_id, CANCELLED_PERMISSION))
             return out
         is_shown = call in self.turns.calls.open_calls()
         self._obey(self.turns.asked(asked), out, now, call)
         halt: Halt | None = self._halt
         if halt is not None:
-            out.to_agent.insert(0, response(request_id, permission.CANCELLED))
+            out.to_agent.insert(0, response(request_id, CANCELLED_PERMISSION))
             if not is_shown:
                 halt.hidden.add(call)
         elif call in self._blocked:
-            out.to_agent.append(response(request_id, permission.rejection(line)))
+            out.to_agent.append(response(request_id, rejection(line)))
         else:
-            request = Open(self.session_id, permission.CANCELLED, permission.rejection(line), call)
+            request = Open(self.session_id, CANCELLED_PERMISSION, rejection(line), call)
             self._open_requests.forwarded(request_id, request)
             if out.is_empty:
                 return None
             out.to_client.insert(0, whole(line))
         return out
 
-    def elicitation(self, request_id: RequestId) -> Out | None:
-        """The agent asks the person something."""
+    def asks_person(self, request_id: RequestId, cancelled: Mapping[str, Any]) -> Out | None:
+        """The agent asks the person something that says nothing of a call. `cancelled` answers it in their place."""
         if self._halt is not None:
             out = Out()
-            out.to_agent.append(response(request_id, CANCELLED_ELICITATION))
+            out.to_agent.append(response(request_id, cancelled))
             return out
-        request = Open(self.session_id, CANCELLED_ELICITATION, CANCELLED_ELICITATION)
-        self._open_requests.forwarded(request_id, request)
+        self._open_requests.forwarded(request_id, Open(self.session_id, cancelled, cancelled))
         return None
 
     def acts(self, request_id: RequestId) -> Out | None:
@@ -402,6 +406,7 @@ class Session:
         is_again = self._strikes.note(self.turns.number, finding)
         halt = Halt(work, verdict, options.stop_as, now + options.grace, is_again=is_again, because=because)
         self._halt = halt
+        self._log(words.logged(self.session_id, finding))
         self._note = words.note(finding, verdict.totals) if options.note else None
         out.to_client.append(self._teller.message(halt.explanation()))
         if because is None:

@@ -11,9 +11,9 @@ result of the same scope. A scope is the main conversation or one subagent.
     before a call of the main conversation     after that mark                  after a result of the main conversation
     before a call of a subagent                after a result of that subagent  after a result of that subagent
 
-All scopes share one step, and what still runs when it ends has no outcome. So while calls of other scopes run an end is
-put off, `MAX_PUT_OFF` times. Results are told with the end of their step, since the guards take a call that follows a
-result for the next step; only where nothing runs and nothing marks steps they are told at once.
+All scopes share one step, and what of a scope still runs when that ends its step has no outcome. While calls of other
+scopes run an end is put off, `MAX_PUT_OFF` times. Results are told with the end of their step, since the guards take a
+call that follows a result for the next step; only where nothing runs and nothing marks steps they are told at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -125,5 +125,7 @@ class Steps:
                 return NOTHING
         response: Sequence[Event] = NOTHING if self.has_calls else [Text(length=0)]  # the guards count responses
         events = [*response, *self.results(), StepFinished()]
+        is_over = self.is_over and ROOT in running.values()  # a subagent's step ends no other
         self.begin()
+        self.is_over = is_over
         return events

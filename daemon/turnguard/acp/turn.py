@@ -14,15 +14,13 @@ answers that prompt (codex-acp). An error does not: it can mean that a second pr
 from collections.abc import Sequence
 from typing import Protocol
 
-from turnguard.acp.calls import Calls
+from turnguard.acp.calls import MAX_OPEN, Calls
 from turnguard.acp.messages import PermissionRequest, RequestId, Update
-from turnguard_protocol.events import Event, TurnEnded, TurnOutcome, TurnStarted, UserInput
+from turnguard.core.guard import Needs
+from turnguard.settings.guarded import USER_ORIGIN
+from turnguard_protocol.events import CallRekeyed, Event, TurnEnded, TurnOutcome, TurnStarted, UserInput
 from turnguard_protocol.settings import SettingsReport
-from turnguard_protocol.verdicts import OverrideAction, SessionStatus, Verdict
-
-USER = "user"
-"""The origin of a turn that a prompt began."""
-
+from turnguard_protocol.verdicts import Action, OverrideAction, SessionStatus, Verdict
 
 AGENT = "agent"
 """The origin of a turn that the agent began without saying why."""
@@ -38,6 +36,11 @@ def origin_of(source: str | None) -> str:
 
 class Guarded(Protocol):
     """The guards of one session. Identified and raw events go in, verdicts come out."""
+
+    @property
+    def needs(self) -> Needs:
+        """What they want to see of the next event."""
+        ...
 
     def record(self, events: Sequence[Event], /) -> Verdict:
         """Applies events in order and answers one verdict over all of them."""
@@ -64,7 +67,9 @@ class Work:
 
     __slots__ = ("is_cancelled", "origin", "request_id", "turn_id")
 
-    def __init__(self, *, request_id: RequestId | None = None, turn_id: str | None = None, origin: str = USER) -> None:
+    def __init__(
+        self, *, request_id: RequestId | None = None, turn_id: str | None = None, origin: str = USER_ORIGIN
+    ) -> None:
         self.request_id = request_id
         self.turn_id = turn_id
         self.origin = origin
@@ -74,10 +79,11 @@ class Work:
 class Turns:
     """The turns of one session. Nothing here decides anything: verdicts are handed on as the guard gave them.
 
-    `number` counts the turns that began.
+    `number` counts the turns that began. `_unheard`: what calls turned out to be while the guard was halted, when it
+    takes nothing; it hears of it when the turn goes on.
     """
 
-    __slots__ = ("_replays", "calls", "guard", "number", "works")
+    __slots__ = ("_replays", "_unheard", "calls", "guard", "number", "works")
 
     def __init__(self, calls: Calls, guard: Guarded) -> None:
         self.calls = calls
@@ -85,6 +91,7 @@ class Turns:
         self.works: list[Work] = []
         self.number = 0
         self._replays: set[RequestId] = set()
+        self._unheard: list[CallRekeyed] = []
 
     @property
     def running(self) -> Work | None:
@@ -118,14 +125,10 @@ class Turns:
         if self.works:
             self._start(self.works[0])
 
-    def agent_turn(self, turn_id: str) -> Work | None:
-        """The work that the agent began under this id."""
-        return next((work for work in self.works if work.turn_id == turn_id), None)
-
     def _start(self, work: Work) -> Verdict:
         self.number += 1
-        self.calls.turn_started()
-        return self.guard.record([TurnStarted(origin=work.origin)])
+        self._unheard = []
+        return self.guard.record([TurnStarted(origin=work.origin), *self.calls.turn_started()])
 
     # --- replay -------------------------------------------------------------------------------------------------------
 
@@ -144,8 +147,7 @@ class Turns:
         if not self.works or self._replays:
             self.calls.replay(update)
             return None
-        events = self.calls.see(update)
-        return self.guard.record(events) if events else None
+        return self.tell(self.calls.see(update))
 
     def asked(self, asked: PermissionRequest) -> Verdict | None:
         """The agent asks whether a call may run, which may be the first that is heard of it."""
@@ -154,5 +156,16 @@ class Turns:
         return self.tell(self.calls.permission(asked))
 
     def tell(self, events: Sequence[Event]) -> Verdict | None:
-        """Tells the guard what was found out otherwise."""
-        return self.guard.record(events) if events and self.is_live else None
+        """Tells the guard what was found out."""
+        if not events or not self.is_live:
+            return None
+        verdict = self.guard.record(events)
+        if verdict.action is Action.HALT:
+            self._unheard += [event for event in events if isinstance(event, CallRekeyed)]
+            del self._unheard[:-MAX_OPEN]
+        return verdict
+
+    def tell_again(self) -> Verdict | None:
+        """The turn goes on after a halt: tells what was not heard."""
+        unheard, self._unheard = self._unheard, []
+        return self.tell(unheard)

@@ -7,18 +7,17 @@
 - The agent ends: what it wrote is delivered first, and its exit code is ours.
 """
 
-import os
 import select
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from time import monotonic
 from typing import Final
 
 from turnguard.acp.child import Child
 from turnguard.acp.descendants import Descendants
 from turnguard.acp.relay import Relay
+from turnguard.process import Waker
 
 TERM_SECONDS = 1.0
 """From the client's end to the SIGTERM for the agent."""
@@ -42,30 +41,6 @@ BROKEN: Final = 70
 """The exit code when turnguard itself failed."""
 
 FORWARDED = () if sys.platform == "win32" else (signal.SIGTERM, signal.SIGHUP)
-
-
-class Waker:
-    """Wakes the main thread: from other threads, and by signals."""
-
-    def __init__(self) -> None:
-        self.fd, self._write_fd = os.pipe()
-        os.set_blocking(self.fd, False)
-        os.set_blocking(self._write_fd, False)
-
-    def wake(self) -> None:
-        """Makes `fd` readable."""
-        with suppress(BlockingIOError):  # it is then
-            os.write(self._write_fd, b"\0")
-
-    def take(self) -> None:
-        """Makes `fd` unreadable."""
-        with suppress(BlockingIOError):
-            while os.read(self.fd, 4096):
-                pass
-
-    def on_signals(self) -> None:
-        """Signals wake it too."""
-        signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
 
 
 class Signals:

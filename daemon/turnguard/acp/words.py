@@ -8,7 +8,8 @@ from typing import Literal
 
 from msgspec import UNSET
 
-from turnguard.core.messages import fact_of, what_happened
+from turnguard.core.messages import fact_of, shown_name, what_happened
+from turnguard.core.progress import BLIND
 from turnguard_protocol.verdicts import Action, Finding, Totals, Verdict
 
 Because = Literal["stop", "no answer"]
@@ -20,6 +21,7 @@ STOPPED_BECAUSE: dict[Because | None, str] = {
     "no answer": " The question whether to go on was not answered.",
 }
 WAY_ON = "Send another message to go on: the next turn starts with fresh counts."
+NO_HELP = "The same again will not help: take"
 AGAIN = (
     "It is stopped for the same reason as a turn shortly before, so it ends as cancelled: a program that sends the "
     "next prompt by itself should not go on."
@@ -58,11 +60,18 @@ def question(finding: Finding, totals: Totals, seconds: float) -> str:
 
 def note(finding: Finding, totals: Totals) -> str:
     """What the model reads with the prompt after a halt. It never names a setting."""
+    advice = "Unless each of them showed you something new, take" if finding.reason == BLIND else NO_HELP
     return (
         f"[Note by turnguard, which watches this session for loops: the previous turn was stopped, because "
-        f"{what_happened(finding, totals)}. The same again will not help: take another approach, or say what blocks "
-        f"you.]"
+        f"{what_happened(finding, totals)}. {advice} another approach, or say what blocks you.]"
     )
+
+
+def logged(session_id: str, finding: Finding) -> str:
+    """The line that `--log` gets of a halt. It says nothing of arguments."""
+    rule = f"{finding.guard} {finding.loop_type}" + ("" if finding.reason is UNSET else f" {finding.reason}")
+    tool = "" if finding.tool is UNSET else f", tool {shown_name(finding.tool)}"
+    return f"halted: session {shown_name(session_id)}, {rule}{tool}, count {finding.count}"
 
 
 def _setting(finding: Finding) -> str:

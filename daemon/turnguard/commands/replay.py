@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import repeat, tee
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from turnguard import __version__
 from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, WARNING, console, harmless, is_terminal, line
 from turnguard.core.messages import fact_of
 from turnguard.headless.files import Problem, Transcript, find, kept_by, open_transcript
+from turnguard.headless.processes import MAX_JOBS, in_order, worthwhile
 from turnguard.headless.readers import FORMATS
 from turnguard.headless.replay import Sight, Turn, replay
 from turnguard.headless.report import Report
@@ -63,12 +65,14 @@ def main(argv: Sequence[str]) -> int:
     except FileNotFoundError as error:
         understood.error(f"there is no {error.args[0]}; expected a path, or one of: {', '.join(sorted(PRESETS))}")
     reading = Reading(named, arguments.format)
-    kept = (each for each in _replayed(reading, files, settings, other) if _is_wanted(each.pair, arguments.only))
+    jobs = worthwhile(files) if arguments.jobs is None else arguments.jobs
+    replayed = _replayed(reading, files, settings, other, jobs)
+    kept = (each for each in replayed if _is_wanted(each.pair, arguments.only))
     if arguments.html is not None:
         _write_report(understood, arguments, kept)
     elif arguments.json:
         for each in kept:
-            row = row_of(str(each.transcript.path), each.transcript.format.name, *each.pair)
+            row = row_of(str(each.file), each.format_name, *each.pair)
             sys.stdout.write(f"{msgspec.json.encode(row).decode()}\n")
     else:
         _print_turns(console(), kept, is_compared=other is not None)
@@ -78,19 +82,27 @@ def main(argv: Sequence[str]) -> int:
 class Replayed(NamedTuple):
     """A turn and where it comes from."""
 
-    transcript: Transcript
+    file: Path
+    format_name: str
     pair: Pair
 
 
 class Reading:
-    """What came of reading: the transcripts, and what could not be read. `named`: the paths that were asked for."""
+    """What came of reading: how many transcripts there were, and what could not be read.
+
+    `named`: the paths that were asked for.
+    """
 
     def __init__(self, named: Iterable[Path], format_name: str | None) -> None:
         self._named = set(named)
         self._format_name = format_name
-        self._transcripts: list[Transcript] = []
         self._problems: list[Problem] = []
-        self._unknown = 0
+        self._problems_within: list[Problem] = []
+        self._transcripts = self._unread = self._unknown = 0
+
+    def fresh(self) -> "Reading":
+        """Another one of the same paths, of which nothing was read yet."""
+        return Reading(self._named, self._format_name)
 
     def open(self, path: Path) -> Transcript | None:
         """A transcript; None when there is none that can be read."""
@@ -105,18 +117,30 @@ class Reading:
         except OSError as error:
             self._problems.append(Problem(path, None, f"it cannot be read: {error.strerror or error}"))
             return None
-        self._transcripts.append(transcript)
+        self._transcripts += 1
         return transcript
+
+    def close(self, transcript: Transcript) -> None:
+        """Notes what could not be read of a transcript that was read to its end."""
+        self._unread += transcript.unread
+        self._problems_within += transcript.problems
+
+    def add(self, other: "Reading") -> None:
+        """Adds what came of reading other files."""
+        self._problems += other._problems
+        self._problems_within += other._problems_within
+        self._transcripts += other._transcripts
+        self._unread += other._unread
+        self._unknown += other._unknown
 
     def conclude(self, err: Console) -> int:
         """Says what could not be read. The exit code: REFUSED when that is everything, or a file that was named."""
-        problems = [*self._problems, *(each for transcript in self._transcripts for each in transcript.problems)]
-        unread = sum(transcript.unread for transcript in self._transcripts)
+        problems = [*self._problems, *self._problems_within]
         for problem in problems[:MAX_SHOWN_PROBLEMS]:
             where = f"{problem.file}:{problem.line}" if problem.line is not None else str(problem.file)
             err.print(line(f"{where}: ", (problem.message, WARNING)))
-        if unread or len(problems) > MAX_SHOWN_PROBLEMS:
-            err.print(line(f"{many(unread, 'line')} could not be read; the rest was."))
+        if self._unread or len(problems) > MAX_SHOWN_PROBLEMS:
+            err.print(line(f"{many(self._unread, 'line')} could not be read; the rest was."))
         if self._unknown:
             err.print(line((f"{many(self._unknown, 'file')} of no known format left out.", QUIET)))
         if not self._transcripts:
@@ -134,14 +158,36 @@ def settings_of(parser: argparse.ArgumentParser, assignments: Sequence[str]) -> 
 
 
 def _replayed(
-    reading: Reading, files: Sequence[Path], settings: SettingsInForce, other: SettingsInForce | None
+    reading: Reading, files: Sequence[Path], settings: SettingsInForce, other: SettingsInForce | None, jobs: int
 ) -> Iterator[Replayed]:
+    """The turns of all files, in their order; with more than one job other processes read the files."""
     with _progress() as progress:
-        for path in progress.track(files, description="replaying"):
-            transcript = reading.open(path)
-            if transcript is not None:
-                for pair in _turns(transcript, settings, other):
-                    yield Replayed(transcript, pair)
+        if jobs == 1:
+            for path in progress.track(files, description="replaying"):
+                yield from _of_file(path, reading, settings, other)
+            return
+        work = partial(_read, reading=reading.fresh(), settings=settings, other=other)
+        for read, replayed in progress.track(in_order(work, files, jobs), total=len(files), description="replaying"):
+            reading.add(read)
+            yield from replayed
+
+
+def _read(
+    path: Path, reading: Reading, settings: SettingsInForce, other: SettingsInForce | None
+) -> tuple[Reading, list[Replayed]]:
+    """What came of reading one file, in a process of its own."""
+    replayed = list(_of_file(path, reading, settings, other))
+    return reading, replayed
+
+
+def _of_file(
+    path: Path, reading: Reading, settings: SettingsInForce, other: SettingsInForce | None
+) -> Iterator[Replayed]:
+    transcript = reading.open(path)
+    if transcript is not None:
+        for pair in _turns(transcript, settings, other):
+            yield Replayed(path, transcript.format.name, pair)
+        reading.close(transcript)
 
 
 def _turns(transcript: Transcript, settings: SettingsInForce, other: SettingsInForce | None) -> Iterable[Pair]:
@@ -171,7 +217,7 @@ def _write_report(
     report = Report(title=title, version=__version__)
     folders = [Path(each) for each in arguments.path if Path(each).is_dir()]
     for each in replayed:
-        report.add(_short(each.transcript.path, folders), each.transcript.format.name, each.pair[0])
+        report.add(_short(each.file, folders), each.format_name, each.pair[0])
     try:
         file.write_bytes(report.page().encode("utf-8", "backslashreplace"))
     except OSError as error:
@@ -202,7 +248,7 @@ class Totals:
     def add(self, each: Replayed) -> None:
         """Counts a turn."""
         turn = each.pair[0]
-        self.files.add(each.transcript.path)
+        self.files.add(each.file)
         self.turns += 1
         self.calls += turn.calls
         self.longest = max(self.longest, turn.calls)
@@ -218,14 +264,14 @@ class Totals:
 def _print_turns(out: Console, replayed: Iterable[Replayed], *, is_compared: bool) -> None:
     """A line a turn that made calls, and a line for each thing that a guard would have said; then the totals."""
     totals = Totals()
-    shown: Transcript | None = None
+    shown: Path | None = None
     for each in replayed:
         totals.add(each)
         if not each.pair[0].calls:
             continue
-        if each.transcript is not shown:
-            shown = each.transcript
-            out.print(line((str(shown.path), BOLD), (f"  {shown.format.name}", QUIET)))
+        if each.file != shown:
+            shown = each.file
+            out.print(line((str(shown), BOLD), (f"  {each.format_name}", QUIET)))
         _print_turn(out, each.pair)
     if totals.turns:
         _print_totals(out, totals, is_compared)
@@ -312,6 +358,13 @@ def _is_preset(argument: str) -> bool:
     return argument in PRESETS and not Path(argument).exists()
 
 
+def _jobs(text: str) -> int:
+    jobs = int(text)
+    if not 1 <= jobs <= MAX_JOBS:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to {MAX_JOBS}")
+    return jobs
+
+
 def parser() -> argparse.ArgumentParser:
     """What the command understands."""
     parser = argparse.ArgumentParser(
@@ -341,6 +394,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FORMAT",
         help="take all files for transcripts of this format",
     )
+    add("--jobs", type=_jobs, metavar="N", help="read files with N processes at once; by default as many as pay")
     add("--html", type=Path, metavar="FILE", help="write a page with distributions and a timeline of each such turn")
     add("--json", action="store_true", help="one object a turn; docs/headless.md has the fields")
     return parser

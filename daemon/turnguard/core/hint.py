@@ -160,7 +160,6 @@ WITH_A_WORD_MORE = frozenset({"run", "exec", "compose"})
 
 _SEGMENT_ENDS = re.compile(r"&&|\|\||[;|\n]")
 _WORD = re.compile(r""" (?: "[^"]*+" | '[^']*+' | \S )++ """, re.VERBOSE)
-_SLASH = re.compile(r"[/\\]")
 _ASSIGNMENT = re.compile(r"\w+\+?=")
 _PYTHON = re.compile(r"python[0-9.]*(?:\.exe)?")
 
@@ -182,12 +181,12 @@ def shell_hint(command: str) -> str | None:
 
 def _program(segment: str) -> tuple[str, list[str]]:
     """The base name of the program that a segment runs, empty when it runs none, and the words after it."""
-    words = [word[0] for word in islice(_WORD.finditer(segment), MAX_WORDS)]
+    words = _words(segment)
     while words:
         word = words.pop(0)
-        program = _SLASH.split(_unquoted(word))[-1]
         if _ASSIGNMENT.match(word):
             continue
+        program = _unquoted(word).replace("\\", "/").rpartition("/")[2]
         if program not in WRAPPERS:
             return program, words
         while words and words[0].startswith("-"):
@@ -195,6 +194,12 @@ def _program(segment: str) -> tuple[str, list[str]]:
         if program == "timeout":
             del words[:1]
     return "", []
+
+
+def _words(segment: str) -> list[str]:
+    if '"' in segment or "'" in segment:
+        return [word[0] for word in islice(_WORD.finditer(segment), MAX_WORDS)]
+    return segment.split(None, MAX_WORDS)[:MAX_WORDS]
 
 
 def _subcommand(program: str, rest: Sequence[str]) -> list[str]:

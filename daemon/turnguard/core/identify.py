@@ -77,6 +77,15 @@ def identify(event: Event, needs: Needs = ALL_BUT_TEXT, call_of: CallOf = nobody
     return event
 
 
+def _is_held(name: str | None, item_id: str | None, key: str | Keys | None) -> bool:
+    """Whether name, id and key are as they are held: so they are in everything that was identified before."""
+    if (name is not None and len(name) > MAX_TEXT) or (item_id is not None and len(item_id) > MAX_TEXT):
+        return False
+    if isinstance(key, Keys):
+        return len(key.turn) <= MAX_TEXT and (key.rolling is None or len(key.rolling) <= MAX_TEXT)
+    return key is None or len(key) <= MAX_TEXT
+
+
 def _held(text: str) -> str:
     """A name, id or key as it is held: of a long one the beginning and its digest, which is equal where the text is."""
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT // 2]}…{sha256(utf8(text)).hexdigest()}"
@@ -96,6 +105,8 @@ def _held_key(key: str | Keys) -> str | Keys:
 def _call(call: Call, needs: Needs, index: int | None = None) -> Call:
     """`index`: the call's place in its batch; None: it stands alone."""
     if call.key is not None:
+        if _is_held(call.name, call.id, call.key):
+            return call
         return msgspec.structs.replace(
             call, name=_held_or_none(call.name), id=_held_or_none(call.id), key=_held_key(call.key)
         )
@@ -154,6 +165,8 @@ def _is_git_overview(args: Raw, *, is_envelope: bool) -> bool:
 
 def _result(result: Result, needs: Needs, index: int, call: Call | None) -> Result:
     key, outcome, facts = result.key, result.outcome, result.facts
+    if _is_identified(result) and _is_held(result.name, result.id, key):
+        return result
     if result.args is not UNSET or (key is None and result.id is None and result.name is not None):
         args = NO_ARGUMENTS if result.args is UNSET else result.args
         try:
@@ -179,6 +192,14 @@ def _result(result: Result, needs: Needs, index: int, call: Call | None) -> Resu
         duplicate=result.duplicate,
         facts=facts,
     )
+
+
+def _is_identified(result: Result) -> bool:
+    """Whether nothing of a result is raw; without an id and a key, a name stands for arguments that are empty."""
+    is_named_only = result.key is None and result.id is None and result.name is not None
+    is_raw = result.args is not UNSET or result.output is not UNSET or result.error is not UNSET
+    is_short = result.error_type is None or len(result.error_type) <= MAX_TEXT
+    return not is_raw and not is_named_only and is_short
 
 
 def _outcome(result: Result, needs: Needs, call: Call | None) -> Outcomes:

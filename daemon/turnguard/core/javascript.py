@@ -107,6 +107,9 @@ def parse(text: bytes | str) -> Json:
     Raises NotJsonError and NestingError.
     """
     if isinstance(text, bytes):
+        string = _string(text)
+        if string is not None:
+            return string
         text = text.decode(errors="replace")
     try:
         value = cast("Json", _READER.decode(text))
@@ -114,8 +117,23 @@ def parse(text: bytes | str) -> Json:
         raise NotJsonError(f"not JSON at character {error.pos}") from None
     except RecursionError:
         raise NestingError from None
-    _check_nesting(value, text.count("[") + text.count("{"))
+    if isinstance(value, list | dict):
+        _check_nesting(value, text.count("[") + text.count("{"))
     return value
+
+
+def _string(text: bytes) -> str | None:
+    """The string that JSON text is; None where it is something else, or must be read the plain way."""
+    if not text.startswith(_QUOTE_MARK):
+        return None
+    try:
+        return _STRING_READER.decode(text)
+    except msgspec.DecodeError:  # as in `restringify`
+        return None
+
+
+_QUOTE_MARK = b'"'
+_STRING_READER = msgspec.json.Decoder(str)
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -225,6 +243,10 @@ def restringify(text: bytes, *, sort_keys: bool) -> bytes:
 
     Raises NotJsonError and NestingError, and never more or less often than the plain way.
     """
+    string = _string(text)
+    if string is not None:
+        is_as_written = b"\\" not in text and text.endswith(_QUOTE_MARK)
+        return text if is_as_written else _PLAIN_WRITER.encode(string)
     try:
         value = _FAST_READER.decode(text)
         written = (_SORTED_WRITER if sort_keys else _PLAIN_WRITER).encode(value)

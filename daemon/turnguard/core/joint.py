@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import UNSET
 
 from turnguard.core.bounds import MAX_LISTED_FINDINGS
+from turnguard.core.guard import Needs
 from turnguard.core.session import STRICTNESS, EventError, SessionGuard, StaleTurnError
 from turnguard_protocol.events import Event, ToolCalls, TurnEnded, TurnStarted
 from turnguard_protocol.settings import SettingsInForce
@@ -31,6 +32,11 @@ class JointGuard:
         self.project = own.beside(own_settings)
         self._refused: Sequence[str] = ()
         self.configure(own_settings, tightened)
+
+    @property
+    def needs(self) -> Needs:
+        """What the guards of either want to see of the next event."""
+        return Needs.of_all([self.own.needs, self.project.needs])
 
     def configure(self, own: SettingsInForce, tightened: SettingsInForce) -> None:
         """Puts other settings in force from the next event on."""

@@ -1,7 +1,17 @@
 """What a result says once the parts that change from run to run are taken out; rules: our progress guard.
 
-A command that is run again prints other times, addresses and process ids and has still shown nothing new. Each mask is
-one regular expression without nested repetition, so that a long output costs time in proportion to its length.
+A command that is run again prints other times, addresses and process ids and has still shown nothing new. The masks
+apply one after the other, each without nested repetition, so that a long output costs time in proportion to its length:
+
+    escape sequences of terminals                             nothing
+    whole lines that begin as those of `_VOLATILE` do         empty ones
+    dates with times, then times                              <ts>, <t>
+    UUIDs, addresses, durations                               <uuid>, <ptr>, <dur>
+    line numbers in errors of shells, process ids             line <n>, pid <n>
+    tabs, and runs of blanks                                  one blank
+
+Nearly every pattern begins with one character and looks back for what must stand before it: such a character is
+searched for ten times as fast as one of a set, and most of the time there is nothing else to do.
 """
 
 import re
@@ -12,50 +22,102 @@ from msgspec import Raw, UnsetType
 
 from turnguard.core.javascript import Json, parse, stringify, utf8
 
-_ESCAPE_SEQUENCE = r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|[\]PX^_][^\x07\x1b]*+(?:\x07|\x1b\\)|[ -/]*+[0-~])"
+# --- masks ------------------------------------------------------------------------------------------------------------
+
+_ESCAPE = "\x1b"
+_ESCAPE_SEQUENCE = re.compile(rf"{_ESCAPE}(?:\[[0-?]*+[ -/]*+[@-~]|[\]PX^_][^\x07\x1b]*+(?:\x07|\x1b\\)|[ -/]*+[0-~])")
 """ECMA-48: CSI; OSC, DCS, SOS, PM and APC with their text, which BEL ends too; all others."""
 
-_VOLATILE_LINE = r"(?m:^)(?:Chunk ID|Wall time|Original token count|Total output lines|Duration|real|user|sys)\b.*+"
+_VOLATILE = r"(?:Chunk ID|Wall time|Original token count|Total output lines|Duration|real|user|sys)\b.*+"
 """Headers that Codex puts above an output, and what `time` prints below it."""
 
-_TIME = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]++|,[0-9]{3}(?![0-9]))?+"
+_FIRST_LINE, _LATER_LINE = re.compile(_VOLATILE), re.compile(rf"\n{_VOLATILE}")
+
+
+class _Reaching:
+    """A mask whose matches reach back `behind` characters before the one that is searched for.
+
+    `pattern` begins with that character, and begins to look back right after it; `whole` is the same from the start on.
+    """
+
+    def __init__(self, behind: str, width: int, mark: str, rest: str, replacement: str) -> None:
+        self._pattern = re.compile(rf"{mark}(?<={behind}{mark}){rest}")
+        self._whole = re.compile(rf"{behind}{mark}{rest}")
+        self._width = width
+        self._replacement = replacement
+
+    def apply(self, text: str) -> str:
+        pieces = self._pattern.split(text)
+        if len(pieces) == 1:
+            return text
+        last, width = pieces.pop(), self._width
+        if min(map(len, pieces)) < width:  # what it reaches back for is a part of the match before
+            return self._whole.sub(self._replacement, text)
+        return self._replacement.join([*(piece[:-width] for piece in pieces), last])
+
+
+_CLOCK = r"[0-9]{2}:[0-9]{2}(?:\.[0-9]++|,[0-9]{3}(?![0-9]))?+"
 """A comma begins a fraction only before three digits, as loggers write them; else it separates a value."""
 
-_DURATION = r"[0-9](?<!\w.)[0-9]*+(?:\.[0-9]++)?+ ?+(?:ms|s|secs?|seconds|m|min|minutes)\b"
+_ZONE = r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?+"
 
-_LINE_OF_SHELL = r"sh: (?:(?<=\bbash: )|(?<=\bzsh: )|(?<=\bdash: )|(?<=\bsh: ))(-c: )?+line [0-9]++(?=:)"
-
-MASKS = tuple(
-    (re.compile(core), re.compile(pattern), replacement)
-    for core, pattern, replacement in (
-        ("\x1b", _ESCAPE_SEQUENCE, ""),
-        ("", _VOLATILE_LINE, ""),
-        (":[0-9]{2}:", rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_TIME}(?:Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)?+", "<ts>"),
-        (":[0-9]{2}:", _TIME, "<t>"),
-        ("-[0-9a-fA-F]{4}-", r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "<uuid>"),
-        ("", r"0x[0-9a-fA-F]{6,}+", "<ptr>"),
-        ("", _DURATION, "<dur>"),
-        ("", _LINE_OF_SHELL, r"sh: \1line <n>"),
-        ("", r"pid(?<![A-Za-z]...)[ :=]++[0-9]++", "pid <n>"),
-        ("", r"PID(?<![A-Za-z]...)[ :=]++[0-9]++", "pid <n>"),
-    )
+_TIMES_AND_IDS = (
+    _Reaching(r"[0-9]{4}", 4, "-", rf"[0-9]{{2}}-[0-9]{{2}}[T ][0-9]{{2}}:{_CLOCK}{_ZONE}", "<ts>"),
+    _Reaching(r"[0-9]{2}", 2, ":", _CLOCK, "<t>"),
+    _Reaching(r"[0-9a-fA-F]{8}", 8, "-", r"[0-9a-fA-F]{4}(?:-[0-9a-fA-F]{4}){2}-[0-9a-fA-F]{12}", "<uuid>"),
 )
-"""In the order in which they apply: a date and time is one `<ts>` and not a date before a `<t>`.
+"""In this order: a date and time is one `<ts>` and not a date before a `<t>`."""
 
-Patterns begin with what is rare, and look back for what must stand before it; where that is not possible, the first of
-the two is a part of every match that is found fast, which spares most texts the search for the whole.
-"""
+_POINTER = re.compile(r"0x[0-9a-fA-F]{6,}+")
 
+_UNIT = r" ?+(?:ms|s|secs?|seconds|m|min|minutes)\b"
+_DURATION = re.compile(rf"[0-9](?<!\w.)[0-9]*+(?:\.[0-9]++)?+{_UNIT}")
+_ENDS_AS_DURATION = re.compile(f"0{_UNIT}".encode())
+_ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
+_ONE_DIGIT_AND_UNIT = bytes.maketrans(b"123456789m", b"000000000s")
+
+_AFTER_DURATION = (
+    (
+        re.compile(r"sh: (?:(?<=\bbash: )|(?<=\bzsh: )|(?<=\bdash: )|(?<=\bsh: ))(-c: )?+line [0-9]++(?=:)"),
+        r"sh: \1line <n>",
+    ),
+    (re.compile(r"pid(?<![A-Za-z]...)[ :=]++[0-9]++"), "pid <n>"),
+    (re.compile(r"PID(?<![A-Za-z]...)[ :=]++[0-9]++"), "pid <n>"),
+)
 
 _BLANKS = re.compile("  ++")
 
 
 def masked(text: str) -> str:
     """The text with its volatile parts masked, runs of blanks and tabs made one blank, and the ends trimmed."""
-    for core, pattern, replacement in MASKS:
-        if core.search(text):
-            text = pattern.sub(replacement, text)
+    if _ESCAPE in text:
+        text = _ESCAPE_SEQUENCE.sub("", text)
+    first = _FIRST_LINE.match(text)
+    text = _LATER_LINE.sub("\n", text if first is None else text[first.end() :])
+    for mask in _TIMES_AND_IDS:
+        text = mask.apply(text)
+    text = _without_durations(_POINTER.sub("<ptr>", text))
+    for pattern, replacement in _AFTER_DURATION:
+        text = pattern.sub(replacement, text)
     return _BLANKS.sub(" ", text.replace("\t", " ")).strip()
+
+
+def _without_durations(text: str) -> str:
+    """The text with durations masked. Any digit may begin one, so a unit behind a digit is searched for first.
+
+    That is done where all digits are one, and what is not ASCII is no letter: one is found wherever there is one.
+    """
+    outline = text.encode("ascii", "replace")
+    if b"0s" not in outline.translate(_ONE_DIGIT_AND_UNIT, b" "):
+        return text
+    found = _ENDS_AS_DURATION.search(outline.translate(_ONE_DIGIT))
+    if found is None:
+        return text
+    line = text.rfind("\n", 0, found.start()) + 1
+    return text[:line] + _DURATION.sub("<dur>", text[line:])
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
 
 
 def progress_outcome(output: Raw | UnsetType, error: Raw | UnsetType) -> str:

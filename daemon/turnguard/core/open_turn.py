@@ -21,9 +21,10 @@ class Turn:
     `outcome` None: it is open. `halt`: the findings that halted it. `held`: what `prepareStep` found and the next
     record answers. `refusals`: the findings for which something was refused last. `findings`: the fresh ones so far.
     `origin` says who started it. `closed`: the last step that closed while results of it were awaited, for late ones.
-    `is_prepared`: `prepareStep` closed the last step, and no other was opened since. `unsettled`: the calls of the turn
-    that came with less than full fidelity, by id; they can be re-keyed however many steps later, at most
-    `MAX_OPEN_CALLS` of them, the latest.
+    `is_prepared`: `prepareStep` closed the last step, and no other was opened since. `tells_steps`: the host began it
+    with the end of a step, by which it says that it tells the ends of all steps; None before its first event.
+    `unsettled`: the calls of the turn that came with less than full fidelity, by id; they can be re-keyed however many
+    steps later, at most `MAX_OPEN_CALLS` of them, the latest.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Turn:
         "refusals",
         "step",
         "steps",
+        "tells_steps",
         "turn_id",
         "unsettled",
     )
@@ -51,6 +53,7 @@ class Turn:
         self.step: OpenStep | None = None
         self.closed: OpenStep | None = None
         self.is_prepared = False
+        self.tells_steps: bool | None = None
         self.halt: Sequence[Finding] = ()
         self.held: Sequence[Finding] = ()
         self.refusals: Sequence[Finding] = ()
@@ -195,6 +198,7 @@ class Turn:
             "step": None if self.step is None else self.step.snapshot(),
             "closed": None if self.closed is None else self.closed.snapshot(),
             "isPrepared": self.is_prepared,
+            "tellsSteps": self.tells_steps,
             "findings": msgspec.to_builtins([list(each) for each in self._findings()]),
             "overrides": msgspec.to_builtins(list(self.overrides)),
             "limits": None if self.limits is None else self.limits.snapshot(),
@@ -206,6 +210,7 @@ class Turn:
         """The turn that `snapshot` gave."""
         turn = cls(state["turnId"], state["origin"])
         turn.outcome, turn.steps, turn.is_prepared = state["outcome"], state["steps"], state["isPrepared"]
+        turn.tells_steps = state["tellsSteps"]
         turn.step = None if state["step"] is None else OpenStep.restored(state["step"])
         turn.closed = None if state["closed"] is None else OpenStep.restored(state["closed"])
         findings = msgspec.convert(state["findings"], list[list[Finding]])

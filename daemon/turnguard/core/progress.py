@@ -2,7 +2,8 @@
 
 A turn goes on while calls show something new. A call whose outcome was already seen twice among the last
 `PROGRESS_WINDOW` calls adds points, a call that shows something new takes one off; `PROGRESS_WARN` points warn the
-model, `PROGRESS_HALT` stop the turn. A step is judged when it closes, all its calls at once:
+model, `PROGRESS_HALT` stop the turn. A step is judged when it closes, all its calls at once, but for those that still
+wait for results and are of another run than the one at hand: a subagent works for a call that outlasts its steps.
 
     class of a call    the same evidence is                          a family besides, whatever the arguments
     edit, not failed   (tool, arguments): the result does not count  -
@@ -14,6 +15,7 @@ model, `PROGRESS_HALT` stop the turn. A step is judged when it closes, all its c
     n - 2, at least 0; at least 1 when m > 2
     0     instead, for a call known to have succeeded that is no edit, if a new edit came since it was last seen
     1/4   instead, for a poll
+    half  of them, for a call of fidelity `low`, which may be another one than it seems
 
 A warning is given once an episode, which ends when no points are left; no turn is stopped without one, and no step is
 found fault with that has no points of its own. Calls without a known outcome say nothing; only of those whose host says
@@ -89,7 +91,8 @@ whose results are never shown."""
 class SeenCall(Struct, gc=False):
     """A call and what became of it. `args`, `outcome`: identities; `outcome` None: unknown, `ok` None: not said.
 
-    `is_keyed`: it has an identity, without which it says nothing. `is_blind`: its result is never shown.
+    `is_keyed`: it has an identity, without which it says nothing. `is_sure`: that is known in full. `is_blind`: its
+    result is never shown. `run`: whose call it is.
     """
 
     tool: str
@@ -100,6 +103,8 @@ class SeenCall(Struct, gc=False):
     id: str | None = None
     is_keyed: bool = True
     is_blind: bool = False
+    is_sure: bool = True
+    run: str | None = None
 
 
 class Sight(Struct, gc=False):
@@ -212,7 +217,9 @@ class Progress:
             points = max(points, FAMILY)
         if points and sight.call.ok and sight.kind in ("other", "poll") and self._was_edited_since(sight.evidence):
             return 0
-        return POLL if points and sight.kind == "poll" else points
+        if points and sight.kind == "poll":
+            return POLL
+        return points if sight.call.is_sure else points // 2
 
     def _was_edited_since(self, evidence: int) -> bool:
         """Whether there was a new edit since this was last seen, so that it was worth checking again."""
@@ -293,21 +300,33 @@ def _tokens(call: SeenCall, kind: CallClass, outcome: str) -> tuple[int, int]:
 
 
 class OpenStep:
-    """The calls of the step at hand that run, in order; `waiting` are those of them that have no result yet."""
+    """The calls of the step at hand that run, in order; `waiting` are those of them that have no result yet.
 
-    __slots__ = ("calls", "waiting")
+    It holds the steps of several runs. `run` is the one that something was last heard of.
+    """
+
+    __slots__ = ("calls", "run", "waiting")
 
     def __init__(self) -> None:
         self.calls: list[SeenCall] = []
         self.waiting: dict[int, SeenCall] = {}
+        self.run: str | None = None
 
-    def add(self, call: Call) -> None:
+    def add(self, call: Call, run: str | None) -> None:
         """Adds a call that may run. One that never will be identical to another waits for nothing: it says nothing."""
+        self.run = run
         if len(self.calls) > MAX_OPEN_CALLS:
             self.calls, self.waiting = [], {}
         key = turn_key(call)
         seen = SeenCall(
-            call.name or "", key or "", hint=call.hint, id=call.id, is_keyed=key is not None, is_blind=_is_blind(call)
+            call.name or "",
+            key or "",
+            hint=call.hint,
+            id=call.id,
+            is_keyed=key is not None,
+            is_blind=_is_blind(call),
+            is_sure=_is_sure(call),
+            run=run,
         )
         if seen.is_keyed or call.id is not None:
             self.waiting[len(self.calls)] = seen
@@ -319,8 +338,16 @@ class OpenStep:
         for seen in reversed(self.calls):
             if seen.id == call.id:
                 seen.tool, seen.args, seen.hint, seen.is_keyed = call.name or "", key or "", call.hint, key is not None
-                seen.is_blind = _is_blind(call)
+                seen.is_blind, seen.is_sure = _is_blind(call), _is_sure(call)
                 return
+
+    def close(self) -> Sequence[SeenCall]:
+        """Takes out the calls to judge; what other runs wait for stays."""
+        staying = {place: call for place, call in self.waiting.items() if call.run != self.run}
+        closed = [call for place, call in enumerate(self.calls) if place not in staying]
+        self.calls = list(staying.values())
+        self.waiting = dict(enumerate(self.calls))
+        return closed
 
     def settle(self, result: Result) -> None:
         """Notes what became of a call; an answer to a copy that the provider sent is none."""
@@ -328,6 +355,7 @@ class OpenStep:
         if place is None:
             return
         call = self.waiting.pop(place)
+        self.run = call.run
         call.ok = result.ok
         if result.status == "done":
             outcome = result.outcome
@@ -343,19 +371,23 @@ class OpenStep:
 
     def snapshot(self) -> dict[str, Any]:
         """The step as plain values."""
-        return {"calls": msgspec.to_builtins(self.calls), "waiting": list(self.waiting)}
+        return {"calls": msgspec.to_builtins(self.calls), "waiting": list(self.waiting), "run": self.run}
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> "OpenStep":
         """The step that `snapshot` gave."""
         step = cls()
         step.calls = msgspec.convert(state["calls"], list[SeenCall])
-        step.waiting = {place: step.calls[place] for place in state["waiting"]}
+        step.waiting, step.run = {place: step.calls[place] for place in state["waiting"]}, state["run"]
         return step
 
 
 def _is_blind(call: Call) -> bool:
     return call.facts is not None and call.facts.blind
+
+
+def _is_sure(call: Call) -> bool:
+    return call.fidelity == "full"
 
 
 class ProgressGuard(Guard):
@@ -388,7 +420,7 @@ class ProgressGuard(Guard):
             return
         for index in admitted:
             self.step = self.step or OpenStep()
-            self.step.add(batch.calls[index])
+            self.step.add(batch.calls[index], batch.run_id)
 
     def commit_rekeyed(self, change: Rekeying, *, is_admitted: bool) -> None:
         """Takes a call of the step as what it is now. One that is refused stays: it may run, or its result says not.
@@ -456,11 +488,13 @@ class ProgressGuard(Guard):
         step, self.step = self.step, None
         if step is None or self.settings.progress == "off":
             return NO_FINDINGS
+        calls = step.close()
+        self.step = step if step.calls else None
         self.progress = self.progress or Progress()
-        trouble = self.progress.step(step.calls)
+        trouble = self.progress.step(calls)
         if self.progress.warned_at is None:
             self.is_halt_told = False
-        found = [each for each in (trouble, self._judge_streak(step.calls)) if each is not None]
+        found = [each for each in (trouble, self._judge_streak(calls)) if each is not None]
         return [self._finding(each) for each in found] if found else NO_FINDINGS
 
     def _judge_streak(self, calls: Sequence[SeenCall]) -> Trouble | None:

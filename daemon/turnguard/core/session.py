@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from turnguard.core.bounds import MAX_LISTED_FINDINGS
 from turnguard.core.budget.guard import EXHAUSTED
-from turnguard.core.guard import Batch, InvalidEventError, Rekeying, Seal
+from turnguard.core.guard import Batch, InvalidEventError, Needs, Rekeying, Seal
 from turnguard.core.identify import CallOf, identify, nobody
 from turnguard.core.limits import SESSION
 from turnguard.core.messages import model_message, user_message
@@ -93,6 +93,11 @@ class SessionGuard:
         self._is_disabled = False
         self._turn: Turn | None = None
         self._turns = 0
+
+    @property
+    def needs(self) -> Needs:
+        """What its guards want to see of the next event."""
+        return self._stack.needs
 
     def configure(self, settings: SettingsInForce) -> None:
         """Puts other settings in force from the next event on; guards that stay keep their counts."""
@@ -264,6 +269,8 @@ class SessionGuard:
     def _apply_in(self, turn: Turn, event: Event, found: list[Finding]) -> None:
         """Applies an event to an open turn."""
         kind = type(event)
+        if turn.tells_steps is None:
+            turn.tells_steps = kind is StepFinished
         if type(event) is ToolCalls or kind is Text or kind is Thought:
             if turn.step is not None and turn.step.has_results and kind is not Thought:
                 found += self._finish_step(turn)
@@ -291,7 +298,7 @@ class SessionGuard:
         step, settings = turn.step, self._settings
         if step is None:
             return
-        is_another = bool(step.calls) and settings.turn_guard == "batch"
+        is_another = bool(step.calls) and settings.turn_guard == "batch" and not turn.tells_steps
         if is_another:
             turn.steps += 1
             self._check_steps(turn, found)

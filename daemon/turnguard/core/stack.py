@@ -141,7 +141,7 @@ class GuardStack:
                 guard.forgive(finding)
 
     def blind(self) -> list[str]:
-        """The guards that have nothing to go by."""
+        """The guards that were told no outcome in this turn."""
         return [guard.name for guard in self.guards if isinstance(guard, ProgressGuard) and guard.is_blind()]
 
     def standing(self) -> Standing | None:

@@ -5,7 +5,7 @@ them. So the calls of a message are held until its scope says something else; th
 by their results and the end of the step. Calls of which the file does not say the message are told as they come.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from turnguard.transcript import Told
@@ -36,23 +36,23 @@ def batches(told: Iterable[Told]) -> Iterator[Batch]:
     open_messages: dict[tuple[str | None, str | None], _Message] = {}
     for each in told:
         where, event = (each.session, each.scope), each.event
-        message = open_messages.get(where)
-        if isinstance(event, ToolCalls) and each.message is not None:
+        message, kind = open_messages.get(where), type(event)
+        if type(event) is ToolCalls and each.message is not None:
             if message is None or message.first.message != each.message:
                 yield from _closed(open_messages.pop(where, None))
                 message = open_messages[where] = _Message(each)
             message.calls += event.calls
             message.places += [each.place] * len(event.calls)
-        elif isinstance(event, ToolResults):
+        elif type(event) is ToolResults:
             if message is None:
                 yield Batch(each)
             else:
                 message.results += event.results
-        elif isinstance(event, Text | Thought):
+        elif kind is Text or kind is Thought:
             if message is not None and each.message != message.first.message:
                 yield from _closed(open_messages.pop(where))
             yield Batch(each)
-        elif isinstance(event, ToolCalls):
+        elif type(event) is ToolCalls:
             yield from _closed(open_messages.pop(where, None))
             yield Batch(each, (each.place,) * len(event.calls))
         else:  # it is about the whole turn
@@ -63,11 +63,12 @@ def batches(told: Iterable[Told]) -> Iterator[Batch]:
         yield from _closed(message)
 
 
-def _closed(message: _Message | None) -> Iterator[Batch]:
+def _closed(message: _Message | None) -> Sequence[Batch]:
     if message is None:
-        return
-    first = message.first
-    yield Batch(first._replace(event=ToolCalls(message.calls)), tuple(message.places))
+        return ()
+    _, scope, name, session, place, at = message.first
+    told = [Batch(Told(ToolCalls(message.calls), scope, name, session, place, at), tuple(message.places))]
     if message.results:
-        yield Batch(first._replace(event=ToolResults(message.results)))
-    yield Batch(first._replace(event=StepFinished()))
+        told.append(Batch(Told(ToolResults(message.results), scope, name, session, place, at)))
+    told.append(Batch(Told(StepFinished(), scope, name, session, place, at)))
+    return told

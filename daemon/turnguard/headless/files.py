@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
+from turnguard.headless.pieces import is_in_pieces, joined
 from turnguard.transcript import HEAD_BYTES, Format, Head, Kept, Told, UnreadableError, head_of
 
 SUFFIXES = (".jsonl", ".json", ".ndjson", ".traj", ".log", ".txt", ".gz")
 """What is looked at in a folder. A file that is named itself may be called anything."""
 
-SKIPPED_FOLDERS = frozenset({".git", "node_modules", ".venv"})
+SKIPPED_FOLDERS = frozenset({".git", "node_modules", ".venv", "event_cache"})
+"""The last is where OpenHands has its events once more."""
 
 MAX_PROBLEMS = 1_000
 """Lines of a file that are listed; more are counted."""
@@ -93,7 +95,9 @@ def kept_by(kept: Iterable[Kept], environ: Mapping[str, str] = os.environ) -> li
     for each in kept:
         moved = environ.get(each.variable, "") if each.variable is not None else ""
         folder = Path(moved, each.within) if moved else Path.home() / each.directory
-        found |= dict.fromkeys(sorted(path for path in folder.glob(each.pattern) if path.is_file()))
+        found |= dict.fromkeys(
+            sorted(path for path in folder.glob(each.pattern) if path.is_file() or is_in_pieces(path))
+        )
     return list(found)
 
 
@@ -120,6 +124,8 @@ def _recognised(head: Head, formats: Sequence[Format]) -> Format | None:
 
 
 def _opened(path: Path) -> IO[bytes]:
+    if path.is_dir():
+        return joined(path)
     file = path.open("rb")
     if file.peek(2)[:2] == GZIP:
         return cast("IO[bytes]", io.BufferedReader(gzip.GzipFile(fileobj=file)))
@@ -151,4 +157,7 @@ def _all_lines(pieces: Iterable[bytes], file: IO[bytes]) -> Iterator[bytes]:
 def _within(folder: Path) -> Iterator[Path]:
     for directory, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
+        if is_in_pieces(Path(directory)):
+            yield Path(directory)
+            continue
         yield from (Path(directory, name) for name in sorted(files) if name.endswith(SUFFIXES))

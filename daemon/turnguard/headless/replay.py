@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct
 
 from turnguard.core.guard import InvalidEventError, Needs
 from turnguard.core.identify import identify
+from turnguard.core.rolling.config import limits_of
 from turnguard.core.scope import of_scope
 from turnguard.core.session import EventError, SessionGuard
 from turnguard.headless.batches import Batch, batches
@@ -138,13 +139,12 @@ def guards_under(settings: SettingsInForce) -> NewGuard:
 def replay(told: Iterable[Told], settings: SettingsInForce) -> Iterator[Turn]:
     """The turns of one transcript, each when it is over. Events that the guards cannot take are left out."""
     new_guard = guards_under(settings)
-    is_one_by_one = settings.turn_guard == "stream"
     sessions: dict[str | None, _Session] = {}
     for batch in batches(told):
         name = batch.told.session
         session = sessions.get(name)
         if session is None:
-            session = sessions[name] = _Session(name, new_guard(name or ""), is_one_by_one=is_one_by_one)
+            session = sessions[name] = _Session(name, new_guard(name or ""), settings)
         turn = session.hear(batch)
         if turn is not None:
             yield turn
@@ -157,10 +157,10 @@ def replay(told: Iterable[Told], settings: SettingsInForce) -> Iterator[Turn]:
 class _Session:
     """One conversation: its guards, and the turn at hand."""
 
-    def __init__(self, name: str | None, guard: SessionGuard, *, is_one_by_one: bool) -> None:
+    def __init__(self, name: str | None, guard: SessionGuard, settings: SettingsInForce) -> None:
         self._name = name
         self._guard = guard
-        self._is_one_by_one = is_one_by_one
+        self._settings = settings
         self._turn: _OpenTurn | None = None
         self._turns = 0
         self._held: list[Event] = []
@@ -180,8 +180,10 @@ class _Session:
         turn.turn.ended = told.at or turn.turn.ended
         if type(event) is ToolCalls:
             self._tell_calls(turn, event, batch)
+        elif type(event) is StepFinished:
+            self._held.append(event)
         elif type(event) is Compacted:
-            turn.turn.compactions.append(turn.turn.calls)
+            turn.compact()
             self._held.append(event)
         else:
             identified = turn.identified(event, told.scope)
@@ -203,7 +205,7 @@ class _Session:
         self._turns += 1
         self._guard.record([event])
         turn = Turn(self._name, self._turns, event.origin, place=told.place, began=told.at, ended=told.at)
-        self._turn = _OpenTurn(turn, self._guard.needs._replace(progress=True))
+        self._turn = _OpenTurn(turn, self._guard.needs, self._settings)
         return self._turn
 
     def _tell_calls(self, turn: "_OpenTurn", event: ToolCalls, batch: Batch) -> None:
@@ -214,7 +216,7 @@ class _Session:
             Mark(turn.identity(call, batch.told.scope), place, batch.told.at)
             for call, place in zip(identified.calls, batch.places, strict=True)
         ]
-        parts = [slice(at, at + 1) for at in range(len(marks))] if self._is_one_by_one else [slice(None)]
+        parts = [slice(at, at + 1) for at in range(len(marks))] if self._settings.turn_guard == "stream" else [slice(None)]
         for part in parts:
             self._tell(turn, ToolCalls(identified.calls[part], identified.run_id))
             turn.add(identified.calls[part], marks[part])
@@ -237,42 +239,49 @@ class _Session:
 class _OpenTurn:
     """A turn while it goes on: which call is which, and whose a result is."""
 
-    def __init__(self, turn: Turn, needs: Needs) -> None:
+    def __init__(self, turn: Turn, needs: Needs, settings: SettingsInForce) -> None:
         self.turn = turn
-        self._needs = needs
+        self._is_compaction_watched = needs.rolling
+        # OpenClaw's identities are only told where they can matter. Its history can say nothing while it is switched
+        # off, and nobody switches it on in a transcript; the guard after a compaction hears what came after one.
+        is_history_on = limits_of(settings).enabled is True
+        self._needs = needs._replace(progress=True, rolling=needs.rolling and is_history_on)
         self._identities: dict[tuple[str | None, str], int] = {}
         self._outcomes: dict[tuple[int, str], int] = {}
         self._open: dict[str, tuple[Mark, Call]] = {}
         self._said: set[tuple[str, str, Action]] = set()
 
+    def compact(self) -> None:
+        """The context was compacted."""
+        self.turn.compactions.append(self.turn.calls)
+        self._needs = self._needs._replace(rolling=self._is_compaction_watched)
+
     def identified(self, event: Event, scope: str | None) -> Event | None:
         """The event without anything that may not be kept; None when it cannot be taken."""
         event = self._of_turn(event)
-        if isinstance(event, CallRekeyed) and event.name is None and event.id in self._open:
+        if type(event) is CallRekeyed and event.name is None and event.id in self._open:
             event = msgspec.structs.replace(event, name=self._open[event.id][1].name)
         try:
             identified = identify(event, self._needs, self._call_of)
         except InvalidEventError:
             return None
         identified = of_scope(identified, scope)
-        if isinstance(identified, ToolResults):
+        if type(identified) is ToolResults:
             for result in identified.results:
                 self._end(result)
-        elif isinstance(identified, CallRekeyed):
+        elif type(identified) is CallRekeyed:
             self._rekey(identified)
         return identified
 
     def _of_turn(self, event: Event) -> Event:
         """The event with ids that no other turn has: programs that number calls begin again with each prompt."""
-        match event:
-            case ToolCalls():
-                return ToolCalls([self._with_id(call) for call in event.calls], event.run_id)
-            case ToolResults():
-                return ToolResults([self._with_id(result) for result in event.results], event.run_id)
-            case CallRekeyed():
-                return self._with_id(event)
-            case _:
-                return event
+        if type(event) is ToolCalls:
+            return ToolCalls([self._with_id(call) for call in event.calls], event.run_id)
+        if type(event) is ToolResults:
+            return ToolResults([self._with_id(result) for result in event.results], event.run_id)
+        if type(event) is CallRekeyed:
+            return self._with_id(event)
+        return event
 
     def _with_id(self, item: Item) -> Item:
         return item if item.id is None else msgspec.structs.replace(item, id=f"{self.turn.number}:{item.id}")

@@ -4,9 +4,7 @@ import functools
 import hmac
 import logging
 import os
-import secrets
 import stat
-import tempfile
 from pathlib import Path
 
 import platformdirs
@@ -80,7 +78,7 @@ def install_salt() -> bytes:
     except (OSError, RefusedFileError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         log.warning("no lasting salt, digests compare within this process only: %s: %s", state_dir() / "salt", why)
-        return secrets.token_bytes(SALT_BYTES)
+        return os.urandom(SALT_BYTES)
 
 
 def seal_of(salt: bytes) -> Seal:
@@ -100,7 +98,7 @@ def is_ours(status: os.stat_result) -> bool:
 def _salt_in(path: Path) -> bytes:
     if (salt := _kept_salt(path)) is not None:
         return salt
-    written = _written_beside(path, secrets.token_bytes(SALT_BYTES))
+    written = _written_beside(path, os.urandom(SALT_BYTES))
     try:
         # A link fails where the name is taken: of two processes that start at once, one makes the salt.
         path.hardlink_to(written)
@@ -129,6 +127,8 @@ def _kept_salt(path: Path) -> bytes | None:
 
 def _written_beside(path: Path, data: bytes) -> Path:
     """A file with data on the disk, private, in a file's directory, for that file to become."""
+    import tempfile  # a hook must not wait for what is written once
+
     path.parent.mkdir(PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     # mkstemp makes it 0600, under a name that was not there.
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

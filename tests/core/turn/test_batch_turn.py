@@ -1,13 +1,14 @@
 """The rules of the daemon's mirror, one test a rule, over the guard behind a session."""
 
+import msgspec
 import pytest
 
-from tests.build import call, calls, distinct, results, same, session
+from tests.build import call, calls, distinct, in_force, results, same, session
 from turnguard.core import thresholds
 from turnguard.core.session import SessionGuard
 from turnguard.core.turn import batch_turn
 from turnguard.core.turn.batch_turn import BatchTurnGuard
-from turnguard_protocol.events import Fallback, Result, Retry, StepFinished, TurnStarted
+from turnguard_protocol.events import Fallback, Fidelity, Result, Retry, StepFinished, ToolCalls, TurnStarted
 from turnguard_protocol.verdicts import Action, Verdict
 
 OFF = {"maxToolCallsPerTurn": 0}
@@ -44,6 +45,46 @@ def test_a_batch_that_crosses_the_backstop_is_skipped_whole() -> None:
     assert guarded.record([distinct(1000)]).action is Action.ALLOW
     verdict = guarded.record([distinct(1, 1000)])
     assert (verdict.action, verdict.findings[0].reason) == (Action.HALT, "backstop")
+
+
+def alike(count: int, fidelity: Fidelity) -> ToolCalls:
+    return calls(*(call(args={"title": "t"}, fidelity=fidelity) for _ in range(count)))
+
+
+def test_calls_that_only_look_alike_stop_a_turn_when_they_are_twice_as_many() -> None:
+    cases: list[tuple[Fidelity, int]] = [("full", 5), ("low", 11), ("none", 500)]
+    for fidelity, most in cases:
+        guarded = session()
+        guarded.record([distinct(100)])
+        assert guarded.record([alike(most, fidelity)]).action is Action.ALLOW
+        restored = session()
+        restored.restore(msgspec.json.decode(msgspec.json.encode(guarded.snapshot())))
+        for each in (guarded, restored):
+            verdict = each.record([alike(1, fidelity)])
+            assert (verdict.action is Action.HALT) == (fidelity != "none")
+            assert verdict.totals.max_key_repeat == (1 if fidelity == "none" else most + 1)
+
+
+def test_with_the_gate_open_too() -> None:
+    guarded = session(model={"skipLoopDetection": False})
+    assert guarded.record([alike(11, "low")]).action is Action.ALLOW
+    assert loop(guarded.record([alike(1, "low")])) == "global_tool_call_duplicate"
+
+
+def test_a_known_call_beside_those_that_only_look_alike_counts_in_full() -> None:
+    guarded = session()
+    guarded.record([distinct(100), alike(8, "low")])
+    assert guarded.record([same(5)]).action is Action.ALLOW
+    assert guarded.record([same(1)]).findings[0].reason == "stuck"
+
+
+def test_the_digest_of_a_call_does_not_tell_how_well_it_is_known() -> None:
+    digests = set[object]()
+    cases: list[tuple[Fidelity, int]] = [("full", 6), ("low", 12)]
+    for fidelity, most in cases:
+        guarded = SessionGuard("s", in_force(model={"skipLoopDetection": False}), seal=lambda key: f"sealed {key}")
+        digests.add(guarded.record([alike(most, fidelity)]).findings[0].key_digest)
+    assert len(digests) == 1
 
 
 def test_the_adaptive_soft_cap_is_exceeded_by_design() -> None:

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from turnguard.core import bounds
 from turnguard.core.turn import counter as counter_module
-from turnguard.core.turn.counter import KeyCounter, counted
+from turnguard.core.turn.counter import (
+    CountedKey,
+    KeyCounter,
+    counted,
+    doubtful,
+    is_doubtful,
+    read_key,
+    without_doubt,
+    write_key,
+)
 
 DIGEST = "ab" * 32
 
@@ -19,6 +28,15 @@ def test_a_digest_is_held_as_a_number_and_any_other_key_as_it_is() -> None:
     for other in ("g" * 64, DIGEST.upper(), f"{'0x':>34}{'1':>30}", "1_0" + "0" * 61, "\u0661" * 64):
         assert counted(other) == other
     assert counted("a:b") == "a:b"
+
+
+@pytest.mark.parametrize("key", [counted(DIGEST), counted("0" * 64), "a:b", ""])
+def test_a_doubtful_key_is_another_one_and_can_be_undone(key: CountedKey) -> None:
+    doubted = doubtful(key)
+    assert is_doubtful(doubted) > is_doubtful(key)
+    assert doubted != key
+    assert without_doubt(doubted) == without_doubt(key) == key
+    assert read_key(write_key(doubted)) == doubted
 
 
 @given(st.lists(st.sampled_from([None, "a", "b", DIGEST, "cd" * 32])))

@@ -16,6 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, cast
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from turnguard.acp.agents.merged import FAILED, MergedCall, is_given
@@ -214,6 +215,8 @@ class AgentTable:
                 told.append(self.masked(words))
             elif item.get("type") != "terminal":
                 told.append(item)
+        if len(told) == 1 and isinstance(told[0], str):
+            return json_text(told[0])
         return raw_of(told) if told else UNSET
 
     def exit_code(self, call: MergedCall) -> int | None:
@@ -258,4 +261,7 @@ def object_of(kept: dict[str, Raw]) -> Raw:
 
 def json_text(words: str) -> Raw:
     """A string as JSON; lone surrogates stay what they are."""
-    return Raw(json.dumps(words).encode())
+    try:
+        return Raw(msgspec.json.encode(words))
+    except UnicodeEncodeError:
+        return Raw(json.dumps(words).encode())

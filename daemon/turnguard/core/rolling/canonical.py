@@ -14,6 +14,7 @@ from turnguard.core.javascript import Json, NestingError, number_text, parse, re
 _OUTLINE = bytes.maketrans(b"123456789E", b"000000000e")
 _LARGE_EXPONENT = b"0e000"
 _LONG_NUMBER = b"0" * 209
+_STRING = b'"'
 
 
 def canonical(value: object) -> bytes:
@@ -23,7 +24,7 @@ def canonical(value: object) -> bytes:
     """
     if isinstance(value, bytes | Raw):
         text = bytes(value)
-        if not may_overflow(text):
+        if text.startswith(_STRING) or not may_overflow(text):
             return restringify(text, sort_keys=True)
         value = parse(text)
     try:

@@ -327,4 +327,6 @@ def check_global_duplicate(guard: BatchTurnGuard) -> Finding | None:
     counter = guard.counter
     if guard.settings.skip_loop_detection or counter.max_repeat < GLOBAL_DUPLICATE_THRESHOLD:
         return None
+    if counter.certain_repeat < GLOBAL_DUPLICATE_THRESHOLD:
+        return None
     return guard.duplicate_finding(counter.max_repeat, counter.max_tool, counter.max_key)

@@ -17,6 +17,26 @@ def counted(key: str) -> CountedKey:
     return int(key[:32], 16) ^ int(key[32:], 16) if is_digest(key) else key
 
 
+_DOUBTFUL = "doubtful "
+
+
+def doubtful(key: CountedKey) -> CountedKey:
+    """The same key, of a call of fidelity `low`: calls of that key may be several that only look alike."""
+    return ~key if isinstance(key, int) else _DOUBTFUL + key
+
+
+def is_doubtful(key: CountedKey) -> bool:
+    """Whether this key came from `doubtful`."""
+    return key < 0 if isinstance(key, int) else key.startswith(_DOUBTFUL)
+
+
+def without_doubt(key: CountedKey) -> CountedKey:
+    """The key that `doubtful` took, or one that it did not give as it is."""
+    if not is_doubtful(key):
+        return key
+    return ~key if isinstance(key, int) else key.removeprefix(_DOUBTFUL)
+
+
 def write_key(key: CountedKey | None) -> list[str] | None:
     """A key as plain values: a digest as a hexadecimal number, since JSON has no numbers so large."""
     if key is None:
@@ -64,6 +84,13 @@ class KeyCounter:
         """Raises the maximum, where another signal than the count of calls says that a call repeats."""
         if repeat > self.max_repeat:
             self.max_repeat, self.max_key, self.max_tool = repeat, key, tool
+
+    @property
+    def certain_repeat(self) -> int:
+        """How often the most repeated call was surely made: of doubtful keys every second call counts."""
+        if self.max_key is None or not is_doubtful(self.max_key):
+            return self.max_repeat
+        return max((times // 2 if is_doubtful(key) else times for key, times in self.counts.items()), default=0)
 
     def move(self, before: CountedKey | None, now: CountedKey | None, tool: str | None) -> bool:
         """Counts one call of the key `before` under another, as one of `tool`; the total stays.

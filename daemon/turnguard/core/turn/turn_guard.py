@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from turnguard.core.guard import Guard, Seal
 from turnguard.core.thresholds import GLOBAL_DUPLICATE_THRESHOLD
 from turnguard.core.turn.cap import CapReason, Raises, cap_reason, limit_of
-from turnguard.core.turn.counter import CountedKey, KeyCounter, counted, read_key, write_key
+from turnguard.core.turn.counter import CountedKey, KeyCounter, counted, doubtful, read_key, without_doubt, write_key
 from turnguard_protocol.events import Call, Keys
 from turnguard_protocol.settings import MAX_SAFE_INTEGER, SettingsInForce
 from turnguard_protocol.verdicts import Action, Cap, Finding
@@ -56,7 +56,8 @@ class TurnGuard(Guard):
         """The finding of the cap on what is counted so far."""
         cap = self.settings.max_tool_calls_per_turn
         counter, raises = self.counter, self.raises or Raises()
-        reason = cap_reason(counter.total, counter.max_repeat, cap, self.settings.is_cap_explicit, raises)
+        repeat = counter.max_repeat if counter.max_repeat < GLOBAL_DUPLICATE_THRESHOLD else counter.certain_repeat
+        reason = cap_reason(counter.total, repeat, cap, self.settings.is_cap_explicit, raises)
         if reason is None or cap is None:
             return None
         finding = Finding(
@@ -88,7 +89,7 @@ class TurnGuard(Guard):
 
     def digest(self, key: CountedKey | None) -> str | UnsetType:
         """The identity of a call in the form that may leave the process."""
-        return UNSET if key is None or self.seal is None else self.seal(str(key))
+        return UNSET if key is None or self.seal is None else self.seal(str(without_doubt(key)))
 
     def cap_in_force(self) -> Cap:
         """The cap as it holds now, raises included."""
@@ -151,4 +152,6 @@ class TurnGuard(Guard):
 def counted_key(call: Call) -> CountedKey | None:
     """The form in which the counter holds the key of a call."""
     key = turn_key(call)
-    return None if key is None else counted(key)
+    if key is None:
+        return None
+    return doubtful(counted(key)) if call.fidelity == "low" else counted(key)

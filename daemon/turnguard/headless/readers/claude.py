@@ -8,26 +8,28 @@ message's id; the results of tools come in lines of `user`. What tells the two a
     a turn ends      at the next one                                `result`
     a subagent       `isSidechain`, by `agentId` or else the line   `parent_tool_use_id`
                      that its chain of `parentUuid` begins with
-    a compaction     `system` `compact_boundary`                    the same
+    a compaction     `system` `compact_boundary`, before 2.0 the    `system` `compact_boundary`
+                     summary alone
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from turnguard.headless.readers.results import result_of
 from turnguard.transcript import Format, Head, Kept, Told, decoded
 from turnguard_protocol.events import (
     Call,
     Compacted,
     Event,
-    Result,
     Text,
     Thought,
     ToolCalls,
     ToolResults,
     TurnEnded,
+    TurnOutcome,
     TurnStarted,
 )
 
@@ -38,6 +40,9 @@ NO_PROMPT: Final = ("<local-command-", "<bash-input>", "<bash-stdout>", "<system
 """How lines of `user` begin that nobody meant for the model to work on."""
 
 NOTIFICATION: Final = "<task-notification>"
+
+SMALL_LINES: Final = ("file-history-snapshot", "last-prompt", "queue-operation", "summary")
+"""Types of lines that a session file may begin with, or have alone where nothing happened."""
 
 
 class Block(Struct):
@@ -70,12 +75,12 @@ class Line(Struct):
     timestamp: str | None = None
     uuid: str | None = None
     parent_uuid: str | None = msgspec.field(default=None, name="parentUuid")
-    session: str | None = msgspec.field(default=None, name="session_id")
     parent_tool_use_id: str | None = None
     is_sidechain: bool | None = msgspec.field(default=None, name="isSidechain")
     is_meta: bool | None = msgspec.field(default=None, name="isMeta")
     is_compact_summary: bool | None = msgspec.field(default=None, name="isCompactSummary")
     agent_id: str | None = msgspec.field(default=None, name="agentId")
+    is_api_error: bool | None = msgspec.field(default=None, name="isApiErrorMessage")
     is_error: bool | None = None
 
 
@@ -91,30 +96,43 @@ _kind = msgspec.json.Decoder(_Kind)
 READ: Final = frozenset({"user", "assistant", "system", "result"})
 
 
-class Reader:
-    """Reads lines of either format."""
-
-    def __init__(self) -> None:
-        self._roots: dict[str, str] = {}
+class _Lines:
+    """What the two formats have in common."""
 
     def line(self, line: bytes) -> Iterator[Told]:
         """What a line says."""
-        if decoded(_kind, line).type in READ:
-            yield from self._told(decoded(_line, line))
+        if decoded(_kind, line).type not in READ:
+            return
+        told = decoded(_line, line)
+        scope = self.scope(told)
+        message = told.message.id if told.type == "assistant" and told.message is not None else None
+        for event in self.events(told, scope):
+            yield Told(event, scope, message, at=told.timestamp)
 
     def end(self) -> Iterator[Told]:
         """Nothing."""
         yield from ()
 
-    def _told(self, line: Line) -> Iterator[Told]:
-        scope = self._scope(line)
-        message = None if line.message is None else line.message.id
-        for event in self._events(line, scope):
-            yield Told(event, scope, message, at=line.timestamp)
+    def scope(self, line: Line) -> str | None:
+        """Whose a line is."""
+        raise NotImplementedError
 
-    def _scope(self, line: Line) -> str | None:
-        if line.parent_tool_use_id is not None or not line.is_sidechain:
-            return line.parent_tool_use_id
+    def events(self, line: Line, scope: str | None) -> Iterator[Event]:
+        """What a line says, and how the turn goes on."""
+        raise NotImplementedError
+
+
+class SessionReader(_Lines):
+    """Reads session files."""
+
+    def __init__(self) -> None:
+        self._roots: dict[str, str] = {}
+        self._is_compacted = False
+
+    def scope(self, line: Line) -> str | None:
+        """The subagent's id, or the line that its chain began with."""
+        if not line.is_sidechain:
+            return None
         if line.agent_id is not None:
             return line.agent_id
         root = self._roots.get(line.parent_uuid or "", line.uuid or "")
@@ -122,21 +140,69 @@ class Reader:
             self._roots[line.uuid] = root
         return root
 
-    def _events(self, line: Line, scope: str | None) -> Iterator[Event]:
+    def events(self, line: Line, scope: str | None) -> Iterator[Event]:
+        """A turn begins with words of the user, and ends when the user or an error of the API stops it."""
+        if line.subtype == "compact_boundary":
+            self._is_compacted = True
+            yield Compacted()
+        elif line.is_compact_summary:  # older versions have nothing before it
+            if not self._is_compacted:
+                yield Compacted()
+            self._is_compacted = False
+        elif line.type == "assistant":
+            yield from of_model(line)
+            if line.is_api_error and scope is None:
+                yield TurnEnded("failed")
+        elif line.type == "user":
+            results, words = of_user(line)
+            yield from results
+            if words is not None and scope is None and not line.is_meta:
+                yield from _of_words(words)
+
+
+class StreamReader(_Lines):
+    """Reads the stream. What the user says in it begins no turn: `init` did, or what was done after the last one."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+
+    def scope(self, line: Line) -> str | None:
+        """The call that started the subagent."""
+        return line.parent_tool_use_id
+
+    def events(self, line: Line, scope: str | None) -> Iterator[Event]:
+        """A turn goes from `init`, or what comes first, to `result` or the user's interruption."""
         if line.type == "system":
             if line.subtype == "init":
+                self.is_open = True
                 yield TurnStarted()
             elif line.subtype == "compact_boundary":
                 yield Compacted()
         elif line.type == "result":
-            yield TurnEnded("failed" if line.is_error else "completed")
-        elif line.message is not None:
-            blocks = line.message.content or []
-            blocks = [Block(text=blocks)] if isinstance(blocks, str) else blocks
-            yield from _of_model(blocks) if line.type == "assistant" else _of_user(line, blocks, scope)
+            yield from self._ended("failed" if line.is_error else "completed")
+        else:
+            results, words = of_user(line) if line.type == "user" else (list(of_model(line)), None)
+            if results and not self.is_open:
+                self.is_open = True
+                yield TurnStarted()
+            yield from results
+            if words is not None and scope is None:
+                yield from self.heard(words)
+
+    def heard(self, words: str) -> Iterator[Event]:
+        """What words mean that are told as the user's."""
+        if words.startswith(INTERRUPTED):
+            yield from self._ended("cancelled")
+
+    def _ended(self, outcome: TurnOutcome) -> Iterator[Event]:
+        if self.is_open:
+            self.is_open = False
+            yield TurnEnded(outcome)
 
 
-def _of_model(blocks: list[Block]) -> Iterator[Event]:
+def of_model(line: Line) -> Iterator[Event]:
+    """What the model says and calls."""
+    blocks = _blocks(line)
     for block in blocks:
         if block.type == "text" and block.text:
             yield Text(block.text)
@@ -148,14 +214,22 @@ def _of_model(blocks: list[Block]) -> Iterator[Event]:
         yield ToolCalls(calls)
 
 
-def _of_user(line: Line, blocks: list[Block], scope: str | None) -> Iterator[Event]:
-    results = [_result(block) for block in blocks if block.type == "tool_result"]
+def of_user(line: Line) -> tuple[list[Event], str | None]:
+    """The results in a line of the user's, and its words where there are none."""
+    blocks = _blocks(line)
+    results = [
+        result_of(block.tool_use_id, block.content, ok=not block.is_error)
+        for block in blocks
+        if block.type == "tool_result"
+    ]
     if results:
-        yield ToolResults(results)
-    elif line.is_meta or line.is_compact_summary or scope is not None:
-        return
-    elif words := next((block.text for block in blocks if block.text), None) or ("" if blocks else None):
-        yield from _of_words(words)
+        return [ToolResults(results)], None
+    return [], next((block.text for block in blocks if block.text), "" if blocks else None)
+
+
+def _blocks(line: Line) -> list[Block]:
+    content = None if line.message is None else line.message.content
+    return [Block(text=content)] if isinstance(content, str) else content or []
 
 
 def _of_words(words: str) -> Iterator[Event]:
@@ -167,28 +241,34 @@ def _of_words(words: str) -> Iterator[Event]:
         yield TurnStarted()
 
 
-def _result(block: Block) -> Result:
-    result = Result(block.tool_use_id, ok=not block.is_error)
-    if block.is_error:
-        result.error = block.content
-    else:
-        result.output = block.content
-    return result
-
-
 def _is_stream(head: Head) -> bool:
-    return any(
-        each.get("type") == "system" and each.get("subtype") == "init" and "session_id" in each for each in head.objects
-    )
+    return any(is_init(each) for each in head.objects)
+
+
+def is_init(line: Mapping[str, Any]) -> bool:
+    """Whether a line is the one that a stream of this format begins with."""
+    return line.get("type") == "system" and line.get("subtype") == "init" and "session_id" in line
 
 
 def _is_session(head: Head) -> bool:
-    return any(
-        each.get("type") in ("user", "assistant") and "sessionId" in each and isinstance(each.get("message"), dict)
-        for each in head.objects
-    )
+    return any(_is_of_session(each) for each in head.objects)
 
 
-STREAM = Format("claude-stream", _is_stream, Reader, is_live=True)
+def _is_of_session(line: Mapping[str, Any]) -> bool:
+    message = line.get("message")
+    if isinstance(message, dict):
+        return "sessionId" in line and "content" in message
+    return {"sessionId", "parentUuid"} <= line.keys() or line.get("type") in SMALL_LINES
 
-FORMAT = Format("claude", _is_session, Reader, (Kept("CLAUDE_CONFIG_DIR", ".claude", "projects/**/*.jsonl"),))
+
+STREAM = Format("claude-stream", _is_stream, StreamReader, is_live=True)
+
+FORMAT = Format(
+    "claude",
+    _is_session,
+    SessionReader,
+    (
+        Kept("CLAUDE_CONFIG_DIR", ".claude", "projects/**/*.jsonl"),
+        Kept(None, ".config/claude", "projects/**/*.jsonl"),
+    ),
+)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.daemon import DEADLINE
-from turnguard.acp import told as told_module
-from turnguard.acp.told import MAX_WAITING, Told
+from turnguard import told as told_module
+from turnguard.told import MAX_WAITING, Told
 
 
 def test_everything_is_logged_before_the_end_and_after_what_was_there(tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""`turnguard hook install AGENT`: prints the configuration of the agent's hooks, or changes the agent's file."""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from turnguard.commands.terminal import FINE, REFUSED, console, harmless, line
+from turnguard.headless.hooks.agents import BY_NAME
+from turnguard.headless.hooks.call import Agent
+from turnguard.headless.hooks.install import Document, InstallError, configuration, file_of, merged, removed
+from turnguard.settings.given import read_assignments
+from turnguard.settings.problems import describe
+
+BACKUP = ".before-turnguard"
+"""What the name of a file ends with that is as the other one was before it was changed."""
+
+_INDENT = re.compile(r'\n([ \t]+)"')
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the command; its exit code. Exits with 2 when the arguments cannot be understood."""
+    understood = parser()
+    given = understood.parse_args(argv)
+    agent = BY_NAME[given.agent]
+    problems = read_assignments(given.set).problems
+    if problems:
+        understood.error("; ".join(describe(problem) for problem in problems))
+    command = _command(agent, given.set, is_for_all=given.project is not None)
+    try:
+        if given.write or given.remove:
+            return _change(agent, file_of(agent, given.project), None if given.remove else command)
+        return _show(agent, given.project, command)
+    except (InstallError, OSError) as error:
+        console(sys.stderr).print(line(f"turnguard hook install: {_why(error)}"))
+        return REFUSED
+
+
+def _show(agent: Agent, project: Path | None, command: str) -> int:
+    sys.stdout.write(f"{json.dumps(configuration(agent.place, command), indent=2, ensure_ascii=False)}\n")
+    file = Path("DIR", agent.place.file) if project is None and agent.place.is_for_projects_only else None
+    console(sys.stderr).print(line(f"It belongs into {file or file_of(agent, project)}; --write puts it there."))
+    return FINE
+
+
+def _change(agent: Agent, file: Path, command: str | None) -> int:
+    """Puts the hooks into a file, or takes them out of it where there is no command."""
+    file = file.resolve()  # what a link leads to is changed, and the link stays
+    before = file.read_bytes() if file.exists() else None
+    document = _read(file, before)
+    after = removed(document) if command is None else merged(document, agent.place, command)
+    out = console()
+    if after == document:
+        out.print(
+            line(f"{file} stays as it is: {'it has none of them' if command is None else 'it has them already'}.")
+        )
+        return FINE
+    if before is not None:
+        _write(file.with_name(f"{file.name}{BACKUP}"), before, like=file)
+    if command is None and not after and agent.place.is_for_projects_only:
+        file.unlink()
+    else:
+        _write(file, _written(after, before), like=file)
+    kept = "" if before is None else f" As it was: {file.name}{BACKUP}."
+    out.print(line(f"{'Taken out of' if command is None else 'Written to'} {file}.{kept}"))
+    if command is not None and agent.place.after:
+        out.print(line(agent.place.after))
+    return FINE
+
+
+def _read(file: Path, data: bytes | None) -> Document:
+    """What stands in a file. Raises InstallError when it is no JSON that can be written again without losing any."""
+    if data is None or not data.strip():
+        return {}
+    try:
+        document = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_members)
+    except (ValueError, RecursionError) as error:
+        raise InstallError(f"{file} is not plain JSON, so it is not changed ({error}); print it and add it") from None
+    if not isinstance(document, dict):
+        raise InstallError(f"{file} is no JSON object")
+    return cast("Document", document)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> Document:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a member stands there twice")
+    return members
+
+
+def _written(document: Document, before: bytes | None) -> bytes:
+    """A document as text, in the style of what was there."""
+    text = "" if before is None else before.decode("utf-8-sig")
+    indent = _INDENT.search(text)
+    written = json.dumps(document, indent=2 if indent is None else indent[1], ensure_ascii=False) + "\n"
+    return (written.replace("\n", "\r\n") if "\r\n" in text else written).encode("utf-8", "surrogatepass")
+
+
+def _write(file: Path, data: bytes, *, like: Path) -> None:
+    """Writes a file in one step, with the rights of another one where that is there. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    new = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        new.write_bytes(data)
+        if like.exists():
+            new.chmod(like.stat().st_mode & 0o777)
+        new.replace(file)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _command(agent: Agent, assignments: Sequence[str], *, is_for_all: bool) -> str:
+    """The command of the hooks. A project's file goes to others, whose turnguard is elsewhere."""
+    script = Path(sys.executable).with_name("turnguard.exe" if os.name == "nt" else "turnguard")
+    own = [str(script)] if script.exists() else [sys.executable, "-m", "turnguard"]
+    words = [*(["turnguard"] if is_for_all else own), "hook", agent.name]
+    words += [word for each in assignments for word in ("--set", each)]
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+
+
+def _why(error: InstallError | OSError) -> str:
+    if isinstance(error, OSError):
+        return harmless(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    return str(error)
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the command understands."""
+    parser = argparse.ArgumentParser(
+        prog="turnguard hook install",
+        description="Prints the configuration that makes an agent run turnguard as its hook, or puts it into its file.",
+        epilog="Example: turnguard hook install claude --write. Exits with 1 when the file was not changed though it "
+        "should be, with 2 when the arguments do not fit.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("agent", choices=sorted(BY_NAME), metavar="AGENT", help=", ".join(sorted(BY_NAME)))
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--write", action="store_true", help="put it into the file, beside what is there")
+    what.add_argument("--remove", action="store_true", help="take it out of the file again")
+    parser.add_argument("--project", type=Path, metavar="DIR", help="the file of a project instead of your own")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting for these hooks")
+    return parser
