@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from turnguard.headless.hooks.hearing import Hearing
 from turnguard.headless.hooks.store import Store
-from turnguard.settings.places import install_salt, state_dir
+from turnguard.settings.places import lasting_salt, state_dir
 from turnguard.settings.sources import Sources
 
 GOAL_SECONDS = 0.1
@@ -83,7 +83,7 @@ def main() -> int:
 
 def fill(calls: int) -> None:
     """A session with a long turn of calls that show something new each time."""
-    hearing = Hearing(Store(sessions()), Sources("hook", assignments=HOOK[-1:]), install_salt(), print)
+    hearing = Hearing(Store(sessions()), Sources("hook", assignments=HOOK[-1:]), lasting_salt, print)
     hearing.answer(call("UserPromptSubmit", "new", "0"), "claude")
     hearing.answer(call("UserPromptSubmit", "long", "0"), "claude")
     for number in range(calls):

@@ -20,8 +20,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 if sys.platform != "win32":
-    # Under nohup, as some runners start what they run, it is ignored, and so it would be in every process of a test.
+    # Under nohup, or in the background of a script, these are ignored, and so they would be in every process of a test.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

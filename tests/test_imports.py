@@ -27,6 +27,7 @@ MAY_KNOW = {
     "transcript": CORE,
     "recording": CORE | {"sealing"},
     "sealing": CORE,
+    "prose": CORE,
     "process": set[str](),
     "told": set[str](),
     **{face: CORE | SUPPORT | {"turnguard"} for face in FACES},

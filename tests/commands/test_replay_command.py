@@ -144,6 +144,42 @@ def test_a_pipe_and_a_packed_file(home: Home, tmp_path: Path, pack: type[bytes])
         assert "10 calls" in home.run("replay", "/dev/stdin", stdin=STUCK.decode()).stdout
 
 
+@pytest.mark.parametrize("options", [["--json"], [], ["--compare", "turnguard.progress.action=off"]])
+def test_several_processes_say_what_one_says(home: Home, folder: Path, options: list[str]) -> None:
+    (folder / "broken.jsonl").write_bytes(STUCK + b"{\n")
+    (folder / "unknown").write_bytes(b"no transcript\n")
+    args = ["replay", folder, folder / "unknown", *options, "--jobs"]
+    one, several = home.run(*args, 1), home.run(*args, 3)
+    assert (several.returncode, several.stdout, several.stderr) == (one.returncode, one.stdout, one.stderr)
+    assert one.returncode == 1
+    assert one.stderr.count("\n") == 4
+
+
+def test_standard_input_is_read_by_this_process(home: Home, folder: Path) -> None:
+    assert "10 calls" in home.run("replay", "/dev/stdin", "--jobs", 2, stdin=STUCK.decode()).stdout
+    with (folder / "stuck.jsonl").open("rb") as file:
+        ran = subprocess.run(
+            command("replay", "/dev/stdin", "--jobs", 2),
+            env=home.environ,
+            stdin=file,
+            capture_output=True,
+            timeout=DEADLINE,
+            check=True,
+        )
+    assert b"10 calls" in ran.stdout
+
+
+def test_an_interrupt_ends_all_processes(home: Home, folder: Path) -> None:
+    for number in range(8):
+        (folder / f"{number}.jsonl").write_bytes(FINE * 30_000)
+    with home.at_terminal("replay", folder, "--jobs", 2, "--json") as terminal:
+        terminal.wait_for('"calls"')
+        terminal.type("\x03")
+        ended = terminal.end()
+    assert "Traceback" not in ended.text
+    assert ended.returncode == 130
+
+
 def test_a_line_that_cannot_be_read_is_named_and_the_rest_goes_on(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "broken.jsonl"
     lines = STUCK.splitlines(keepends=True)
@@ -180,6 +216,8 @@ def test_a_named_file_that_is_no_transcript(home: Home, tmp_path: Path, data: by
         ([".", "--set", "model.cap=1"], "there is no setting"),
         ([".", "--compare", "model.cap=1"], "there is no setting"),
         ([".", "--only", "all"], "invalid choice"),
+        ([".", "--jobs", "0"], "expected a number from 1 to 61"),
+        ([".", "--jobs", "many"], "expected a number from 1 to 61"),
     ],
 )
 def test_misuse(home: Home, args: list[str], words: str) -> None:

@@ -36,6 +36,10 @@ COMMANDS = [
     ("timeout --signal=KILL 5 cat x", "cat"),
     ("sudo cd /x && ls", "ls"),
     ("timeout", None),
+    (59 * "A=1 " + "make", "make"),
+    (60 * "A=1 " + "make", None),
+    (59 * "A='1 2' " + "make", "make"),
+    (60 * "A='1 2' " + "make", None),
     # the program
     ("/usr/bin/env /opt/x/cat y", "cat"),
     ('"/opt/my tools/run.sh" -x', "run.sh"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
 from tests.build import call, raw
+from turnguard.core.bounds import MAX_TEXT
 from turnguard.core.guard import ALL_BUT_TEXT, NOTHING, InvalidEventError, Needs
 from turnguard.core.identify import CallOf, identify, nobody
 from turnguard.core.identity import read_outcome, tool_call_repeat_key
@@ -81,6 +82,26 @@ def test_absent_arguments_count_as_empty_and_a_missing_name_as_an_empty_one() ->
 @pytest.mark.parametrize("key", ["made elsewhere", Keys("t", "r")])
 def test_a_key_made_elsewhere_passes_as_it_is(key: str | Keys) -> None:
     assert one_call(Call("a", key=key)) == Call("a", key=key)
+
+
+def test_what_is_identified_is_not_made_again() -> None:
+    """The daemon and replay identify events before a session does."""
+    known, ended = one_call(call("a", {}, "i"), ALL_BUT_TEXT), one_result(Result("i", "a", output=raw(1)), ALL_BUT_TEXT)
+    assert one_call(known) is known
+    assert one_result(ended) is ended
+
+
+@pytest.mark.parametrize("long", ["name", "id", "key", "error_type"])
+def test_what_is_too_long_to_be_held_is_not_passed(long: str) -> None:
+    text = {long: 2_000 * "x"}
+    result = one_result(Result(**({"id": "i", "name": "a", "key": Keys("k", "r")} | text)))
+    assert {len(str(getattr(result, each))) for each in text} == {MAX_TEXT // 2 + 1 + 64}
+    if long != "error_type":
+        named = one_call(Call(**({"id": "i", "name": "a", "key": "k"} | text)))
+        assert {len(str(getattr(named, each))) for each in text} == {MAX_TEXT // 2 + 1 + 64}
+    rolling = one_call(Call("a", key=Keys("k", 2_000 * "x"))).key
+    assert isinstance(rolling, Keys)
+    assert len(rolling.rolling or "") == MAX_TEXT // 2 + 1 + 64
 
 
 def test_only_the_host_knows_which_results_are_never_shown() -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.commands.process import DEADLINE, Home, command
 from tests.commands.test_trust_command import PROMPT
 from tests.e2e.daemon import body, call, calls
+from tests.headless.lines import claude
 from turnguard.framing import frame
 
 CANARY = "canary7f3a"
@@ -318,7 +319,39 @@ def test_exec(home: Home, on_loop: str) -> None:
     assert b"toolCalls" in record.read_bytes()
 
 
+# --- transcripts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("args", [("replay",), ("replay", "--json"), ("replay", "--html", "page.html"), ("explain",)])
+def test_replay_and_explain(home: Home, args: Sequence[str]) -> None:
+    """What is shown of a command is its program and sub-command, so the target of a make is."""
+    secrets = [secret for secret in SECRETS if "make" not in str(secret)]
+    asked = [[("Bash", secret, CANARY * 10), ("Edit", secret, f"{CANARY}: failed")] for secret in secrets * 9]
+    lines = claude("s", *asked, prompt=f"My password is {CANARY}.").splitlines(keepends=True)
+    thought = {"type": "thinking", "thinking": CANARY}
+    lines.append(
+        json.dumps({"type": "assistant", "sessionId": "s", "message": {"content": [thought]}}).encode() + b"\n"
+    )
+    broken = f'{{"type": "user", "message": {{"content": [{{"type": 5, "text": "{CANARY}"}}], "{CANARY}": }}}}\n'
+    lines += [broken.encode(), lines[1][:-20] + b"\n", f'{{"type": "user", "message": "{CANARY}"}}\n'.encode()]
+    home.write(home.project / "s.jsonl", b"".join(lines).decode())
+    ran = run(home, *args, "s.jsonl")
+    assert ran.returncode == 0
+    page = home.project / "page.html"
+    shown = page.read_bytes() if page.exists() else ran.stdout
+    assert b"Bash" in shown
+    is_clean(shown, ran.stdout, ran.stderr)
+    is_private(home)
+
+
 # --- the commands without sessions ------------------------------------------------------------------------------------
+
+
+def test_completion(home: Home) -> None:
+    ran = run(home, "completion", "bash")
+    assert ran.returncode == 0
+    is_clean(ran.stdout, ran.stderr)
+    assert is_private(home) == []
 
 
 def test_demo(home: Home) -> None:
@@ -367,4 +400,15 @@ def test_every_command_is_here() -> None:
     """A command that is added is run here too."""
     text = subprocess.run(command("--help"), capture_output=True, text=True, timeout=DEADLINE, check=True).stdout
     named = {line.split()[0] for line in text.splitlines() if line.startswith("    ") and line[4] != " "}
-    assert named == {"serve", "acp", "exec", "hook", "settings", "trust", "demo"}
+    assert named == {
+        "serve",
+        "acp",
+        "exec",
+        "hook",
+        "replay",
+        "explain",
+        "settings",
+        "trust",
+        "completion",
+        "demo",
+    }

@@ -28,7 +28,7 @@ from tests.e2e.executed import (
     start,
 )
 from tests.e2e.relayed import is_running, pid_in
-from turnguard.headless.words import unknown
+from turnguard.headless.words import deaf, unknown
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="turnguard exec does not run there")
 only_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -111,7 +111,7 @@ def test_a_reader_who_does_not_read_holds_the_program_up_and_loses_nothing(tmp_p
     before = ""
     while before != (now := pid_or_nothing(count)):  # until it writes no more
         before = now
-        wait_until(lambda: is_blocked(children_of(process.pid)[0]))
+        wait_until(lambda: state_of(children_of(process.pid)[0]) == b"S")
     assert int(before or 0) < 2_000_000
     code_, out, _ = end(process)
     assert (code_, len(out)) == (0, 20_000_000 - 10)
@@ -121,10 +121,10 @@ def pid_or_nothing(file: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
-def is_blocked(pid: int) -> bool:
-    """Whether a process waits in the kernel."""
+def state_of(pid: int) -> bytes:
+    """What a process does, as ps has it: R runs, S waits, T is stopped."""
     stat = Path(f"/proc/{pid}/stat").read_bytes()
-    return stat[stat.rindex(b")") + 2 :][:1] == b"S"
+    return stat[stat.rindex(b")") + 2 :][:1]
 
 
 @only_linux
@@ -147,6 +147,21 @@ def test_who_writes_to_the_program_sees_it_stop_reading() -> None:
             os.write(process.stdin.fileno(), b"more")
     process.terminate()
     assert end(process)[0] == 143
+
+
+@only_linux
+def test_files_that_were_given_are_not_turnguards() -> None:
+    reads, writes = os.pipe()
+    os.set_inheritable(reads, True)
+    code = "import os, sys; os.close(int(sys.argv[1])); print('closed', flush=True); sys.stdin.read()"
+    process = start(python(code, reads), pass_fds=[reads])
+    os.close(reads)
+    assert read_line(process) == b"closed\n"
+    with pytest.raises(BrokenPipeError):
+        while True:
+            os.write(writes, b"more")
+    os.close(writes)
+    assert end(process)[0] == 0
 
 
 # --- exit codes -------------------------------------------------------------------------------------------------------
@@ -228,6 +243,12 @@ def test_a_stuck_agent_is_stopped_and_stderr_says_why() -> None:
         "Setting: turnguard.progress.action. To go on, start the agent again or resume its session "
         "(claude --continue): counts begin anew."
     )
+
+
+def test_the_documentation_shows_what_is_said() -> None:
+    page = (ROOT / "docs/headless.md").read_text("utf-8")
+    for line in said(run(agent("dies")).stderr):
+        assert f"\n{line}\n" in page
 
 
 def test_a_productive_agent_is_left_alone() -> None:
@@ -397,6 +418,16 @@ def test_a_program_that_closes_its_stdout_goes_on() -> None:
     assert end(process) == (5, b"", UNKNOWN)
 
 
+def test_an_agent_that_goes_on_without_a_stdout_is_told_to_be_unguarded(tmp_path: Path) -> None:
+    (tmp_path / "output").write_bytes(stream(*WORK))
+    process = start(sh(f"cat {tmp_path}/output; exec >&-; read line; exit 5"))
+    assert process.stderr is not None
+    assert process.stdin is not None
+    assert process.stderr.readline() == f"turnguard exec: {deaf()}\n".encode()
+    os.write(process.stdin.fileno(), b"go\n")
+    assert end(process) == (5, stream(*WORK), b"")
+
+
 # --- its reader -------------------------------------------------------------------------------------------------------
 
 
@@ -472,6 +503,16 @@ def test_a_program_that_a_signal_ends_is_told_as_shells_do(name: str, code: int)
     assert read_line(process) == b"ready\n"
     process.send_signal(signal.Signals[f"SIG{name}"])
     assert end(process) == (code, b"", UNKNOWN)
+
+
+@only_linux
+def test_a_program_that_is_stopped_takes_the_signal() -> None:
+    process = start(sh("echo $$; exec sleep 100"))
+    pid = int(read_line(process))
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: state_of(pid) == b"T")
+    process.terminate()
+    assert end(process)[0] == 143
 
 
 def test_signals_that_were_ignored_stay_so() -> None:

@@ -129,10 +129,26 @@ def test_ctrl_c(shell: Shell, line: str, code: int) -> None:
     assert shell.code() == code
 
 
-def test_ctrl_c_ends_the_loop_of_a_script(shell: Shell) -> None:
-    begin(shell, f"""bash -c 'for each in 1 2 3; do {SLEEP.replace("'", '"')}; done; echo never'""")
+@pytest.mark.parametrize("reads", [False, True])
+def test_ctrl_c_ends_the_loop_of_a_script(shell: Shell, reads: bool) -> None:
+    """The program that reads has got the terminal from the script, so that Ctrl-C does not reach the script itself."""
+    line = (CAT if reads else SLEEP).replace("'", '"')
+    begin(shell, f"bash -c 'for each in 1 2 3; do {line}; done; echo never'")
+    if reads:
+        shell.is_echoed("word")
     shell.type(CTRL_C)
     assert shell.code() == 130
+
+
+def test_a_script_has_the_terminal_again(shell: Shell) -> None:
+    line = CAT.replace("'", '"')
+    begin(shell, f"bash -c '{line}; echo next; cat; exit 7'")
+    shell.is_echoed("word")
+    shell.type(CTRL_D)
+    shell.wait("next\r\n")
+    shell.is_echoed("other")
+    shell.type(CTRL_D)
+    assert shell.code() == 7
 
 
 @pytest.mark.parametrize("line", [CAT, f"{CAT} | cat", f"""bash -c '{CAT.replace("'", '"')}; exit $?'"""])

@@ -1,7 +1,7 @@
 """Hooks in one process: what agents say, and what they are answered."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ class Hooks:
         self.assignments = assignments
         self.named = named
         self.said: list[str] = []
+        self.salt: Callable[[], bytes] = lambda: SALT
 
     def hear(self, given: dict[str, Any]) -> dict[str, Any]:
         """The answer; empty where there is none."""
         sources = Sources("hook", environ={}, assignments=self.assignments)
-        hearing = Hearing(Store(self.directory), sources, SALT, self.said.append)
+        hearing = Hearing(Store(self.directory), sources, self.salt, self.said.append)
         answer = hearing.answer(json.dumps(given).encode(), self.named)
         return json.loads(answer) if answer else {}
 

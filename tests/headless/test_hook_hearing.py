@@ -25,6 +25,7 @@ from turnguard import __version__
 from turnguard.core.identity import tool_call_repeat_key
 from turnguard.core.masking import progress_outcome
 from turnguard.settings.places import user_file
+from turnguard.settings.regular_file import RefusedFileError
 
 
 @pytest.fixture(autouse=True)
@@ -76,8 +77,8 @@ def test_the_rule_tool_and_count_of_a_stuck_turn(kept: Path) -> None:
     answers = hooks.all([prompt(), *(each for number in range(6) for each in run(number))])
     for_person = answers[11]["systemMessage"]
     assert '"Bash" has now given this same result 5 times' in for_person
-    assert "Rule: progress, no_new_evidence." in for_person
-    assert "Setting: turnguard.progress.action." in for_person
+    assert "Rule: no_new_evidence of the guard progress." in for_person
+    assert "Setting: turnguard.progress.action" in for_person
 
 
 def test_a_halted_turn_stays_halted_until_the_next_prompt(kept: Path) -> None:
@@ -104,7 +105,7 @@ def test_a_blocked_call_is_refused_and_the_turn_goes_on(kept: Path) -> None:
     answer = hooks.hear(before(3, "make test"))
     assert is_refused(answer)
     assert not is_stopped(answer)
-    assert "turnguard refused a call" in answer["systemMessage"]
+    assert "Refused a call" in answer["systemMessage"]
     assert "loopShield.maxConsecutiveTools" in answer["systemMessage"]
 
 
@@ -125,7 +126,10 @@ def test_a_used_up_budget_leaves_the_tools_of_the_state_it_falls_back_to(kept: P
     hooks = Hooks(kept, "loopShield.enabled=true", "loopShield.maxConsecutiveTools=2", states, *fallback)
     hooks.all([prompt(), *run(1), *run(2, command="make")])
     read = said("PreToolUse", tool_name="Read", tool_input={"file_path": "a"}, tool_use_id="t3")
-    assert not is_refused(hooks.hear(read))
+    allowed = hooks.hear(read)
+    assert not is_refused(allowed)
+    assert "2 tool calls came in a row" in (context(allowed) or "")
+    assert "systemMessage" not in allowed
 
     other = Hooks(kept.with_name("other"), *hooks.assignments)
     other.all([prompt(), *run(1), *run(2, command="make")])
@@ -203,14 +207,14 @@ def test_a_subagent_that_loops_is_stopped_and_with_it_the_turn(kept: Path) -> No
     assert is_stopped(stopped)
     assert "systemMessage" not in stopped
     told = hooks.hear(prompt(turn="p2"))["systemMessage"]
-    assert told.startswith("turnguard stopped the turn: ")
+    assert told.startswith("turnguard: Stopped: ")
     assert hooks.hear(prompt(turn="p3")) == {}
 
 
 def test_the_words_for_the_person_come_with_the_end_of_the_turn_where_they_are_shown(kept: Path) -> None:
     hooks = Hooks(kept, named="vscode")
     hooks.all([prompt(), *(each for number in range(8) for each in run(number, agent="a"))])
-    assert "turnguard stopped the turn: " in hooks.hear(after("x", command="other"))["systemMessage"]
+    assert "turnguard: Stopped: " in hooks.hear(after("x", command="other"))["systemMessage"]
     assert "systemMessage" not in hooks.hear(after("y", command="other"))
 
 
@@ -315,6 +319,15 @@ def test_a_snapshot_that_cannot_be_used_starts_the_session_anew_and_is_told_once
     assert is_refused(hooks.all([before(6), before(7)])[1])
 
 
+def test_a_snapshot_of_another_version_starts_the_session_anew(kept: Path) -> None:
+    hooks = Hooks(kept, CAP, QUIET)
+    hooks.all([prompt(), *(before(number) for number in range(3))])
+    hooks.file.write_text(hooks.file.read_text().replace(__version__, "0.0.0", 1))
+    answer = hooks.hear(before(4))
+    assert not is_refused(answer)
+    assert "of another version of turnguard" in answer["systemMessage"]
+
+
 def test_a_snapshot_with_one_wrong_value_starts_the_session_anew(kept: Path) -> None:
     hooks = Hooks(kept)
     hooks.all([prompt(), *run(1)])
@@ -350,6 +363,28 @@ def test_where_nothing_can_be_kept_no_call_is_refused_and_it_is_told_once_a_turn
     assert "cannot keep this session" in answers[0]["systemMessage"]
     assert answers[1:] == [{}] * 6
     assert len(hooks.said) == 7
+
+
+def test_a_halt_that_cannot_be_written_down_is_answered_all_the_same(kept: Path) -> None:
+    hooks = Hooks(kept, CAP, QUIET)
+    hooks.all([prompt(), *(before(number) for number in range(3))])
+    hooks.file.with_suffix(".new").mkdir()
+    for number in (4, 5):
+        assert is_refused(hooks.hear(before(number)))
+    assert len(hooks.said) == 2
+
+
+def test_without_a_salt_that_lasts_nothing_is_guarded(kept: Path) -> None:
+    hooks = Hooks(kept, CAP, QUIET)
+
+    def refused() -> bytes:
+        raise RefusedFileError("others may read it")
+
+    hooks.salt = refused
+    answers = hooks.all([prompt(), *(before(number) for number in range(6))])
+    assert "others may read it" in answers[0]["systemMessage"]
+    assert answers[1:] == [{}] * 6
+    assert not kept.exists()
 
 
 def test_an_event_that_is_not_known_is_not_answered(kept: Path) -> None:
@@ -414,6 +449,17 @@ def test_an_agent_that_leaves_the_project_does_not_leave_its_settings(kept: Path
     answers = [hooks.hear(before(number) | {"cwd": str(tmp_path)}) for number in range(3)]
     assert [is_refused(answer) for answer in answers] == [False, False, True]
     assert not any("Settings have changed" in answer.get("systemMessage", "") for answer in answers)
+
+
+def test_an_agent_that_goes_into_another_project_keeps_the_settings_of_its_own(kept: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    write_cap(project / ".turnguard/settings.json", 2)
+    hooks = Hooks(kept, QUIET)
+    hooks.hear(prompt() | {"cwd": str(tmp_path)})
+    assert hooks.all([before(number) | {"cwd": str(project)} for number in range(4)]) == [{}] * 4
+    hooks.hear(prompt(turn="p2") | {"cwd": str(project)})
+    answers = hooks.all([before(number) | {"cwd": str(project)} for number in range(4, 7)])
+    assert [is_refused(answer) for answer in answers] == [False, False, True]
 
 
 def test_mistakes_in_settings_are_told_once_and_refuse_nothing(kept: Path) -> None:

@@ -80,7 +80,7 @@ def raw(members: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("assignments", SETTINGS, ids=lambda each: ",".join(each) or "default")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(story=st.lists(steps, min_size=5, max_size=40))
 def test_many_processes_answer_as_one(
     assignments: tuple[str, ...],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from turnguard.headless.hooks import lock
 from turnguard.headless.hooks.lock import BusyError, locked
 from turnguard.headless.hooks.store import KEEP_SECONDS, SWEEP_SECONDS, Store, StoreError
 
@@ -94,11 +95,21 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
             pass
 
 
-def test_a_lock_whose_file_was_thrown_away_meanwhile_is_taken_again(tmp_path: Path) -> None:
-    file = tmp_path / "lock"
+def test_a_lock_whose_file_was_thrown_away_meanwhile_is_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, take, thrown = tmp_path / "lock", lock._lock, list[int]()
+
+    def throw_away_first(descriptor: int) -> bool:
+        if not thrown:
+            thrown.append(descriptor)
+            file.unlink()
+        return take(descriptor)
+
+    monkeypatch.setattr(lock, "_lock", throw_away_first)
     with locked(file):
-        file.unlink()
-        with locked(file, seconds=0), pytest.raises(BusyError), locked(file, seconds=0):
+        assert thrown
+        with pytest.raises(BusyError), locked(file, seconds=0):
             pass
 
 

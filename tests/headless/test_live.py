@@ -228,3 +228,14 @@ def test_every_call_and_every_result_is_told_once_in_any_order(
     assert sum(len(event.results) for event in events if isinstance(event, ToolResults)) == answered
     for record in guards.records:  # as a record must be
         assert not any(isinstance(event, ToolCalls) for event in record[:-1])
+
+
+def test_what_a_model_says_of_a_command_is_no_part_of_it() -> None:
+    live = Live(lambda _: Heard())
+    verdict = None
+    for number in range(7):
+        args = Raw(f'{{"command":"npm test","description":"Try number {number}"}}'.encode())
+        live.hear(Told(ToolCalls([Call("Bash", f"c{number}", args)])))
+        verdict = live.hear(Told(ToolResults([Result(f"c{number}", output=Raw(b'"1 failing"'))])))
+    assert verdict is not None
+    assert verdict.action is Action.HALT

@@ -166,6 +166,7 @@ def test_commands_of_the_user_are_no_calls(tmp_path: Path) -> None:
     messages = [
         {"role": "user", "content": "User command: \n```bash\nls\n```", "extra": {"actions": [{"command": "ls"}]}},
         {"role": "user", "content": "f", "extra": {"returncode": 0}},
+        answered("z", "of no call"),
     ]
     assert told(tmp_path, messages) == []
 

@@ -119,6 +119,19 @@ def test_a_compaction_is_placed_and_arms_its_guard() -> None:
     assert [(sight.call, sight.finding.loop_type) for sight in turn.sights] == [(6, "compaction_loop_persisted")]
 
 
+def test_a_compaction_of_the_turn_before_arms_nothing() -> None:
+    [_, turn] = replayed([Told(Compacted())], SAME[:8], sets=["turnguard.progress.action=off"])
+    assert turn.sights == []
+
+
+def test_openclaws_history_is_asked_where_it_is_switched_on() -> None:
+    sets = ["turnguard.progress.action=off", "tools.loopDetection.enabled=true"]
+    [turn] = replayed(steps(*(step(number, "cat x") for number in range(1, 40))), sets=sets)
+    assert [sight.finding.guard for sight in turn.sights][:1] == ["loopDetection"]
+    [turn] = replayed(steps(*(step(number, "cat x") for number in range(1, 40))), sets=sets[:1])
+    assert turn.sights == []
+
+
 def test_a_call_that_becomes_known_later_counts_as_what_it_is() -> None:
     lines = [
         Told(ToolCalls([Call("Bash", "1", key="unknown", fidelity="none")])),

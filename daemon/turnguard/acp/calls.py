@@ -41,6 +41,7 @@ from turnguard.core.bounds import MAX_REMEMBERED_CALL_IDS
 from turnguard.core.guard import ALL_BUT_TEXT, InvalidEventError, Needs
 from turnguard.core.identify import identify
 from turnguard.core.scope import scoped
+from turnguard.prose import bare
 from turnguard_protocol.events import (
     Call,
     CallRekeyed,
@@ -307,7 +308,8 @@ class Calls:
         told = Call(identity.name, call.told.id, key=UNKNOWN_KEY, fidelity="none")
         if isinstance(identity.args, Raw):
             facts = BLIND if self.table.is_blind(call.merged) else None
-            named = Call(identity.name, call.told.id, identity.args, fidelity=identity.fidelity, facts=facts)
+            args = bare(identity.name or "", identity.args)
+            named = Call(identity.name, call.told.id, args, fidelity=identity.fidelity, facts=facts)
             try:
                 identified = identify(ToolCalls([named]), self._needs())
             except InvalidEventError:  # no JSON after all, or nested too deep

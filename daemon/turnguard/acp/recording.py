@@ -98,8 +98,6 @@ class Reader:
 
     def _side_of(self, message: Message) -> Side:
         if message.method is not None:
-            if message.method == CANCEL:
-                return CLIENT if message.params.request_id in self._open[CLIENT] else AGENT
             is_client = message.method.startswith(BY_CLIENTS) and message.method not in BY_AGENTS
             return CLIENT if is_client else AGENT
         if message.id is UNSET or message.id is None:
@@ -113,8 +111,6 @@ class Reader:
 
 
 PROMPT: Final = "session/prompt"
-CANCEL: Final = "$/cancel_request"
-
 BY_CLIENTS: Final = ("initialize", "authenticate", "logout", "session/", "_turnguard/")
 """How the methods begin that clients call; extensions of others are nearly always the agent's."""
 

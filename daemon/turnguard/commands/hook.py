@@ -46,12 +46,12 @@ def _hear(argv: Sequence[str]) -> None:
     data = _read()
     from turnguard.headless.hooks.hearing import Hearing
     from turnguard.headless.hooks.store import Store
-    from turnguard.settings.places import install_salt, state_dir
+    from turnguard.settings.places import lasting_salt, state_dir
     from turnguard.settings.sources import Sources
     from turnguard.transcript import UnreadableError
 
     store = Store(state_dir() / "sessions")
-    hearing = Hearing(store, Sources("hook", assignments=given.set), install_salt(), _say)
+    hearing = Hearing(store, Sources("hook", assignments=given.set), lasting_salt, _say)
     try:
         answer = hearing.answer(data, given.agent if given.agent in AGENTS else None)
     except UnreadableError as error:

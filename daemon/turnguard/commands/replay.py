@@ -15,10 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from turnguard import __version__
+from turnguard.acp import recording
 from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, WARNING, console, harmless, is_terminal, line
 from turnguard.core.messages import fact_of
 from turnguard.headless.files import Problem, Transcript, find, kept_by, open_transcript
-from turnguard.headless.processes import MAX_JOBS, in_order, worthwhile
+from turnguard.headless.processes import MAX_JOBS, can_be_shared, in_order, worthwhile
 from turnguard.headless.readers import FORMATS
 from turnguard.headless.replay import Sight, Turn, replay
 from turnguard.headless.report import Report
@@ -30,7 +31,7 @@ from turnguard.transcript import Format, UnreadableError
 from turnguard_protocol.settings import SettingsInForce
 from turnguard_protocol.verdicts import Action
 
-RECOGNISED: tuple[Format, ...] = FORMATS
+RECOGNISED: tuple[Format, ...] = (*FORMATS, recording.FORMAT)
 
 PRESETS = {format_.name: format_ for format_ in RECOGNISED if format_.kept}
 """Agents whose own folder is known, by the name that stands for it in place of a path."""
@@ -162,7 +163,7 @@ def _replayed(
 ) -> Iterator[Replayed]:
     """The turns of all files, in their order; with more than one job other processes read the files."""
     with _progress() as progress:
-        if jobs == 1:
+        if jobs == 1 or not all(map(can_be_shared, files)):
             for path in progress.track(files, description="replaying"):
                 yield from _of_file(path, reading, settings, other)
             return
@@ -359,7 +360,7 @@ def _is_preset(argument: str) -> bool:
 
 
 def _jobs(text: str) -> int:
-    jobs = int(text)
+    jobs = int(text) if text.isdecimal() else 0
     if not 1 <= jobs <= MAX_JOBS:
         raise argparse.ArgumentTypeError(f"expected a number from 1 to {MAX_JOBS}")
     return jobs

@@ -343,6 +343,9 @@ class OpenStep:
 
     def close(self) -> Sequence[SeenCall]:
         """Takes out the calls to judge; what other runs wait for stays."""
+        if not self.waiting:
+            closed, self.calls = self.calls, []
+            return closed
         staying = {place: call for place, call in self.waiting.items() if call.run != self.run}
         closed = [call for place, call in enumerate(self.calls) if place not in staying]
         self.calls = list(staying.values())

@@ -72,7 +72,7 @@ def _run(command: Sequence[str], chosen: argparse.Namespace, sources: Sources) -
         told.say(f"turnguard exec: {line}")
 
     try:
-        transcript = None if chosen.record is None else open_transcript(chosen.record, say)
+        transcript = None if chosen.record is None else open_transcript(chosen.record, told.say)
         guards_for = _guards(sources, transcript)
         guards_for(None)
     except OSError as error:

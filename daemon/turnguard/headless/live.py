@@ -17,6 +17,7 @@ import msgspec
 from turnguard.core.guard import ALL_BUT_TEXT
 from turnguard.core.identify import identify
 from turnguard.core.scope import of_scope, scoped
+from turnguard.prose import without_prose
 from turnguard.transcript import Told
 from turnguard_protocol.events import (
     Call,
@@ -74,7 +75,7 @@ class Live:
             self.calls = 0
         elif isinstance(told.event, ToolCalls):
             self.calls += len(told.event.calls)
-        return conversation.hear(told)
+        return conversation.hear(told._replace(event=without_prose(told.event)))
 
 
 class _Scope:

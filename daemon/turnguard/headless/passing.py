@@ -91,6 +91,8 @@ class Passing(threading.Thread):
             ready = dict(poll.poll(self._patience()))
             if ready.get(self._sink, 0) & GONE:
                 return False
+            if ready.get(self._sink, 0) & select.POLLNVAL:  # this system cannot tell of what it is
+                poll.unregister(self._sink)
             if self._waker.fd in ready:
                 self._waker.take()
                 self._owed = self._owed if self._program_ended_at is None else self._in_pipe()

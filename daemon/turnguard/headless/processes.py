@@ -26,6 +26,11 @@ AHEAD = 2
 T = TypeVar("T")
 
 
+def can_be_shared(file: Path) -> bool:
+    """Whether another process finds the same there: not so for a pipe, or for what `/dev/stdin` stands for."""
+    return (file.is_file() or file.is_dir()) and file.parts[:2] not in (("/", "dev"), ("/", "proc"))
+
+
 def worthwhile(files: Sequence[Path]) -> int:
     """How many processes to read these files with: one a core, or only this one where there is little to read."""
     size = 0
@@ -59,7 +64,7 @@ def in_order(work: Callable[[Path], T], files: Sequence[Path], jobs: int) -> Ite
             process.terminate()
         raise
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
 
 
 def _die_of_interrupts() -> None:

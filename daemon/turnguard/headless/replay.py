@@ -216,7 +216,8 @@ class _Session:
             Mark(turn.identity(call, batch.told.scope), place, batch.told.at)
             for call, place in zip(identified.calls, batch.places, strict=True)
         ]
-        parts = [slice(at, at + 1) for at in range(len(marks))] if self._settings.turn_guard == "stream" else [slice(None)]
+        is_one_by_one = self._settings.turn_guard == "stream"
+        parts = [slice(at, at + 1) for at in range(len(marks))] if is_one_by_one else [slice(None)]
         for part in parts:
             self._tell(turn, ToolCalls(identified.calls[part], identified.run_id))
             turn.add(identified.calls[part], marks[part])

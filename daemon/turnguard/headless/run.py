@@ -34,6 +34,9 @@ KILLED_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.05
 """Between two looks at what is left of a group."""
 
+DEAF_SECONDS: Final = 1.0
+"""How long a program has to end after its stdout before people are told that it is not guarded any more."""
+
 ENDINGS: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP})
 """Signals that ask for the end."""
 
@@ -75,6 +78,7 @@ class Run:
         self._next: list[tuple[float, int]] = []
         self._ended_at: float | None = None
         self._asked_at: float | None = None
+        self._silent_at: float | None = None
         self._is_blindness_told = False
 
     def until_it_ends(self) -> Ended:
@@ -117,9 +121,21 @@ class Run:
                 self._halt = seen
                 grace = self._grace
                 self._next = [(now, signal.SIGINT), (now + grace, signal.SIGTERM), (now + 2 * grace, signal.SIGKILL)]
-        if not self._is_blindness_told and self._watching.is_blind:
+        self._tell_blindness(now)
+
+    def _tell_blindness(self, now: float) -> None:
+        if self._passing.is_over and self._silent_at is None:
+            self._silent_at = now
+        if self._is_blindness_told:
+            return
+        is_deaf = self._is_deaf() and self._silent_at is not None and now - self._silent_at >= DEAF_SECONDS
+        if self._watching.is_blind or is_deaf:
             self._is_blindness_told = True
-            self._say(words.unknown())
+            self._say(words.unknown() if self._watching.is_blind else words.deaf())
+
+    def _is_deaf(self) -> bool:
+        """Whether the program goes on without a stdout that could be read."""
+        return self._passing.is_over and self._job.code is None and self._halt is None
 
     def _stop_further(self, now: float) -> None:
         if self._job.code is not None and self._ended_at is None:
@@ -161,6 +177,8 @@ class Run:
             due.append(max(self._ended_at, self._asked_at) + ASKED_SECONDS)
         if self._halt is not None and self._ended_at is not None and self._passing.is_over:
             due.append(now + LOOK_SECONDS)
+        if self._is_deaf() and self._silent_at is not None and not self._is_blindness_told:
+            due.append(self._silent_at + DEAF_SECONDS)
         poll = select.poll()
         poll.register(self._waker.fd, select.POLLIN)
         poll.poll(None if not due else max(0.0, min(due) - now) * 1000)

@@ -38,7 +38,7 @@ def stopped(verdict: Verdict, *, calls: int, has_run: bool, format_name: str | N
     resumed_by = RESUMED_BY.get(format_name or "")
     session = f"its session ({resumed_by})" if resumed_by else "its session"
     way_on = f"To go on, start the agent again or resume {session}: counts begin anew."
-    return f"{what} {last} {_rule(finding)} {way_on}"
+    return f"{what} {last} {rule_of(finding)} {way_on}"
 
 
 def warning(verdict: Verdict, *, is_only_told: bool) -> str:
@@ -55,13 +55,13 @@ def warning(verdict: Verdict, *, is_only_told: bool) -> str:
         more = " It goes on, since --on-loop is warn."
     elif finding.action in (Action.BLOCK, Action.RESTRICT):
         more = " It goes on: a running agent's single calls cannot be refused from here."
-    return f"Warning: {fact_of(finding, verdict.totals)}.{more} {_rule(finding)}"
+    return f"Warning: {fact_of(finding, verdict.totals)}.{more} {rule_of(finding)}"
 
 
 def too_late(verdict: Verdict) -> str:
     """What would have stopped an agent that ended by itself meanwhile."""
     finding = verdict.findings[0]
-    return f"Warning: {fact_of(finding, verdict.totals)}. The agent had ended by itself. {_rule(finding)}"
+    return f"Warning: {fact_of(finding, verdict.totals)}. The agent had ended by itself. {rule_of(finding)}"
 
 
 def unknown() -> str:
@@ -69,6 +69,11 @@ def unknown() -> str:
     return (
         "Nothing is guarded: stdout is no agent's stream that is known. `turnguard exec --help` names those that are."
     )
+
+
+def deaf() -> str:
+    """That nothing is guarded any more."""
+    return "Nothing is guarded any more: the command has no stdout any more, and goes on."
 
 
 def unread(lines: int, first: tuple[int, str]) -> str:
@@ -83,7 +88,7 @@ def broken(error: str) -> str:
     return f"Nothing is guarded any more, turnguard itself has failed ({error})."
 
 
-def _rule(finding: Finding) -> str:
+def rule_of(finding: Finding) -> str:
     """The rule by its names, and the one setting that governs it."""
     rule = f"Rule: {finding.loop_type} of the guard {finding.guard}."
     if finding.setting is UNSET:

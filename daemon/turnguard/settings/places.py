@@ -74,11 +74,16 @@ def install_salt() -> bytes:
     Where the file cannot be had, or somebody else can read it, a salt of this process stands in, and the log says so.
     """
     try:
-        return _salt_in(state_dir() / "salt")
+        return lasting_salt()
     except (OSError, RefusedFileError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         log.warning("no lasting salt, digests compare within this process only: %s: %s", state_dir() / "salt", why)
         return os.urandom(SALT_BYTES)
+
+
+def lasting_salt() -> bytes:
+    """The same salt, for what has to be found again by another process. Raises OSError, or RefusedFileError."""
+    return _salt_in(state_dir() / "salt")
 
 
 def seal_of(salt: bytes) -> Seal:

@@ -10,27 +10,22 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from turnguard import __version__
-from turnguard.core.guard import InvalidEventError
-from turnguard.core.identify import identify
-from turnguard.core.scope import of_scope
 from turnguard.headless.hooks import words
 from turnguard.headless.hooks.agents import agent_of
 from turnguard.headless.hooks.call import NOTHING, Agent, Answer, Heard, Input, heard
 from turnguard.headless.hooks.session import KeptSession
 from turnguard.headless.hooks.store import Entry, Store, StoreError
+from turnguard.headless.hooks.turn import Turn, Waiting
 from turnguard.sealing import Sealing
+from turnguard.settings.regular_file import RefusedFileError
 from turnguard.settings.sources import Sources
-from turnguard.transcript import UnreadableError, decoded
-from turnguard_protocol.events import Call, Event, ToolCalls
-from turnguard_protocol.verdicts import Action, Verdict
+from turnguard.transcript import decoded
 
 FORM: Final = f"{__version__} 1"
 """What a snapshot says of its form: another version of turnguard may count otherwise."""
 
 NAME_CHARACTERS: Final = 32
 """Of the digest that is the name of a session's file."""
-
-REFUSALS: Final = (Action.HALT, Action.BLOCK, Action.RESTRICT)
 
 _input = msgspec.json.Decoder(Input)
 _decode = msgspec.json.Decoder().decode
@@ -41,11 +36,14 @@ Say = Callable[[str], object]
 
 
 class Hearing(NamedTuple):
-    """What a process that is a hook works with. `salt`: of this installation, for names and digests."""
+    """What a process that is a hook works with.
+
+    `salt`: that of this installation, for names and digests; it may raise OSError, or RefusedFileError.
+    """
 
     store: Store
     sources: Sources
-    salt: bytes
+    salt: Callable[[], bytes]
     say: Say
 
     def answer(self, data: bytes, named: str | None = None) -> bytes:
@@ -61,30 +59,37 @@ class Hearing(NamedTuple):
     def _answer(self, agent: Agent, what: Heard) -> Answer:
         if what.moment == "prompt":
             self.store.sweep()
-        name = Sealing(self.salt).text(f"{agent.name}\n{what.session_id}")[:NAME_CHARACTERS]
         try:
-            with self.store.opened(name) as entry:
-                return self._heard(agent, what, entry)
-        except StoreError as error:
-            problem = f"turnguard cannot keep this session, so that it guards nothing: {error}"
-            self.say(problem)
-            # The one moment that comes once a turn: there is no place to note that it was said.
-            return NOTHING._replace(person=problem) if what.moment == "prompt" else NOTHING
+            sealing = Sealing(self.salt())
+            with self.store.opened(sealing.text(f"{agent.name}\n{what.session_id}")[:NAME_CHARACTERS]) as entry:
+                return self._heard(agent, what, entry, sealing)
+        except (StoreError, RefusedFileError, OSError) as error:
+            return self._unkept(what, NOTHING, error)
 
-    def _heard(self, agent: Agent, what: Heard, entry: Entry) -> Answer:
+    def _unkept(self, what: Heard, answer: Answer, error: Exception) -> Answer:
+        """The answer where nothing can be kept of it."""
+        problem = f"turnguard cannot keep this session, so that it guards nothing: {error}"
+        self.say(problem)
+        # The one moment that comes once a turn: there is no place to note that it was said.
+        return _with_person(answer, problem) if what.moment == "prompt" else answer
+
+    def _heard(self, agent: Agent, what: Heard, entry: Entry, sealing: Sealing) -> Answer:
         kept, problem = _kept(entry)
         if kept is None and problem is None and what.moment in ("again", "compacted", "ended"):
             return NOTHING
         try:
-            turn = self._turn(agent, what, kept)
+            turn = self._turn(agent, what, kept, sealing)
             answer = turn.answer()
         except Exception as error:
             if kept is None:
                 raise
             kept, problem = None, f"what was kept of this session could not be taken up ({type(error).__name__})"
-            turn = self._turn(agent, what, None)
+            turn = self._turn(agent, what, None, sealing)
             answer = turn.answer()
-        entry.write(_encode(turn.state()))
+        try:
+            entry.write(_encode({"form": FORM, **turn.state()}))
+        except StoreError as error:
+            return self._unkept(what, answer, error)
         if kept is None and what.moment != "prompt":
             problem = problem or "nothing was kept of this session"
         if problem is not None:
@@ -92,97 +97,15 @@ class Hearing(NamedTuple):
             answer = _with_person(answer, f"turnguard: {problem}; {words.ANEW}.")
         return answer
 
-    def _turn(self, agent: Agent, what: Heard, kept: dict[str, Any] | None) -> "_Turn":
+    def _turn(self, agent: Agent, what: Heard, kept: dict[str, Any] | None, sealing: Sealing) -> Turn:
         # A turn goes by the directory that it began in, however often the agent changes its own.
         cwd = kept["cwd"] if kept is not None and what.moment != "prompt" else what.cwd
         session = KeptSession(what.session_id, self.sources, cwd=cwd)
-        waiting = _Waiting()
+        waiting = Waiting()
         if kept is not None:
             session.restore(kept["session"])
-            waiting = msgspec.convert(kept["waiting"], _Waiting)
-        return _Turn(agent, what, session, waiting, Sealing(self.salt))
-
-
-class _Waiting(msgspec.Struct):
-    """Words that wait for a moment at which they can be told: the model, and the person.
-
-    What a hook of a subagent tells the person, agents do not show, nor all that comes with the end of a turn.
-    """
-
-    context: str | None = None
-    person: list[str] = []
-
-
-class _Turn:
-    """A session while it hears one thing."""
-
-    def __init__(self, agent: Agent, what: Heard, session: KeptSession, waiting: _Waiting, sealing: Sealing) -> None:
-        self._agent = agent
-        self._what = what
-        self._session = session
-        self._waiting = waiting
-        self._seal = sealing.event
-
-    def state(self) -> dict[str, Any]:
-        """What is to be kept."""
-        return {
-            "form": FORM,
-            "cwd": self._session.cwd,
-            "waiting": self._waiting,
-            "session": self._session.snapshot(),
-        }
-
-    def answer(self) -> Answer:
-        """Tells the guards, and answers as they say."""
-        what = self._what
-        if what.moment == "prompt":
-            self._waiting.context = None
-        verdict = self._session.record([self._sealed(event) for event in what.events])
-        findings = verdict.findings
-        self._waiting.person += [*(verdict.notices or ()), *filter(None, [words.for_person(verdict)])]
-        is_halt = verdict.action is Action.HALT
-        is_shown = what.scope is None and not (is_halt and what.moment != "before" and not self._agent.shows_after)
-        person = self._all_for_person() if is_shown or what.moment == "prompt" else None
-        if what.moment in ("prompt", "compacted", "ended"):
-            return Answer(person=person)
-        if is_halt:
-            refusal = verdict.model_message or words.STOPPED if what.moment == "before" else None
-            return Answer(refusal, words.stop_reason(findings[0], verdict.totals), person=person)
-        if what.moment == "before" and self._is_refused(verdict):
-            return Answer(verdict.model_message or words.STOPPED, person=person)
-        if verdict.action is Action.WARN and words.fresh(verdict):
-            self._waiting.context = verdict.model_message or None
-        return Answer(context=self._told_now(), person=person)
-
-    def _is_refused(self, verdict: Verdict) -> bool:
-        if verdict.action is Action.RESTRICT:
-            return not self._session.may_use(self._what.tool)
-        return verdict.action is Action.BLOCK and 0 not in verdict.admitted
-
-    def _told_now(self) -> str | None:
-        """The words that wait, if the model can be told now."""
-        if self._what.moment == "again" or (self._what.moment == "before" and not self._agent.hears_before):
-            return None
-        context, self._waiting.context = self._waiting.context, None
-        return context
-
-    def _all_for_person(self) -> str | None:
-        told, self._waiting.person = self._waiting.person, []
-        return "\n".join(told) or None
-
-    def _sealed(self, event: Event) -> Event:
-        try:
-            identified = identify(event, self._session.needs)
-        except InvalidEventError:  # nobody can tell what it is: it counts, and is like no other
-            identified = identify(_unknown(event), self._session.needs)
-        return self._seal(of_scope(identified, self._what.scope))
-
-
-def _unknown(event: Event) -> Event:
-    """The event without arguments and outcomes."""
-    if isinstance(event, ToolCalls):
-        return ToolCalls([Call(call.name, call.id, fidelity="none") for call in event.calls])
-    return event
+            waiting = msgspec.convert(kept["waiting"], Waiting)
+        return Turn(agent, what, session, waiting, sealing)
 
 
 def _kept(entry: Entry) -> tuple[dict[str, Any] | None, str | None]:
@@ -205,6 +128,3 @@ def _kept(entry: Entry) -> tuple[dict[str, Any] | None, str | None]:
 
 def _with_person(answer: Answer, words_: str) -> Answer:
     return answer._replace(person=words_ if answer.person is None else f"{answer.person}\n{words_}")
-
-
-__all__ = ["Hearing", "UnreadableError"]

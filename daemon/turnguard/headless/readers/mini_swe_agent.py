@@ -241,5 +241,8 @@ FORMAT = Format(
     "mini-swe-agent",
     _recognises,
     lambda: Document(_read),
-    (Kept("MSWEA_GLOBAL_CONFIG_DIR", ".config/mini-swe-agent", "*.traj.json"),),
+    (
+        Kept("MSWEA_GLOBAL_CONFIG_DIR", ".config/mini-swe-agent", "*.traj.json"),
+        Kept(None, "Library/Application Support/mini-swe-agent", "*.traj.json"),
+    ),
 )
