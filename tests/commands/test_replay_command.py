@@ -171,10 +171,10 @@ def test_standard_input_is_read_by_this_process(home: Home, folder: Path) -> Non
 
 def test_an_interrupt_ends_all_processes(home: Home, folder: Path) -> None:
     for number in range(8):
-        (folder / f"{number}.jsonl").write_bytes(FINE * 30_000)
+        (folder / f"{number}.jsonl").write_bytes(FINE * 300)
     with home.at_terminal("replay", folder, "--jobs", 2, "--json") as terminal:
         terminal.wait_for('"calls"')
-        terminal.type("\x03")
+        terminal.interrupt()
         ended = terminal.end()
     assert "Traceback" not in ended.text
     assert ended.returncode == 130

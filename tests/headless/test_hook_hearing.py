@@ -468,3 +468,16 @@ def test_mistakes_in_settings_are_told_once_and_refuse_nothing(kept: Path) -> No
     answers = Hooks(kept).all([prompt(), *run(1)])
     assert "maxToolCallsPerTurn" in answers[0]["systemMessage"]
     assert answers[1:] == [{}, {}]
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_what_a_model_says_of_a_command_is_no_part_of_it(kept: Path, ids: bool) -> None:
+    hooks = Hooks(kept)
+    hooks.hear(prompt())
+    refused = 0
+    for number in range(8):
+        args = {"command": "npm test", "description": f"Try number {number}"}
+        call = {"tool_name": "Bash", "tool_input": args, **({"tool_use_id": f"t{number}"} if ids else {})}
+        refused += bool(hooks.hear(said("PreToolUse", **call)).get("hookSpecificOutput", {}).get("permissionDecision"))
+        hooks.hear(said("PostToolUse", **call, tool_response={"stdout": "1 failing", "stderr": ""}))
+    assert refused == 3

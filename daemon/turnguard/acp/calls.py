@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from turnguard.acp.agents.merged import COMPLETED, ENDS, FAILED, IN_PROGRESS, MergedCall, is_given
+from turnguard.acp.agents.merged import COMPLETED, ENDS, FAILED, IN_PROGRESS, MergedCall, digest_of, is_given
 from turnguard.acp.agents.table import AgentTable
 from turnguard.acp.messages import (
     MESSAGE_CHUNK,
@@ -30,6 +30,7 @@ from turnguard.acp.messages import (
     PermissionRequest,
     TerminalOutput,
     ToolCall,
+    UndecodedRequest,
     UndecodedUpdate,
     Update,
     member,
@@ -111,6 +112,7 @@ class Calls:
         self._open: dict[str, OpenCall] = {}
         self._ended: dict[str, EndedCall] = {}
         self._past: dict[str, None] = {}
+        self._let_go: dict[str, None] = {}
         self._fidelity = {"full": 0, "low": 0, "none": 0, UNDECODED: 0}
 
     @property
@@ -119,8 +121,12 @@ class Calls:
         return self._fidelity
 
     def open_calls(self) -> Sequence[str]:
-        """The ids of the calls of this turn that have not ended."""
-        return [call_id for call_id, call in self._open.items() if call.earlier is None]
+        """The ids of the calls of this turn that have not ended, also of those that are held no more."""
+        return [*self._let_go, *(call_id for call_id, call in self._open.items() if call.earlier is None)]
+
+    def knows(self, call_id: str) -> bool:
+        """Whether there was a call of this id, in this turn or before."""
+        return call_id in self._open or call_id in self._ended or call_id in self._past
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -128,7 +134,7 @@ class Calls:
         """A prompt went in: what was open, or has ended, is of the past. What is to be told after the turn's start."""
         for call_id in (*self._open, *self._ended):
             self._forget(call_id)
-        self._open, self._ended = {}, {}
+        self._open, self._ended, self._let_go = {}, {}, {}
         self._steps.begin()
         self._turn += 1
         self._has_output = False
@@ -184,7 +190,10 @@ class Calls:
         """What a permission request tells: who the call is, and perhaps that there is one."""
         if not request.tool_call_id:
             return self._count_undecoded()
-        return self._hear(request.tool_call_id, request, begins=True, is_permission=True)
+        is_read = not isinstance(request, UndecodedRequest)
+        events = self._hear(request.tool_call_id, request, begins=True, is_permission=is_read)
+        self._fidelity[UNDECODED] += bool(events) and not is_read
+        return events
 
     def terminal(self, terminal_id: str, answer: Raw) -> Events:
         """Takes in what the client answered `terminal/output` for a terminal: the result of a call that runs in it.
@@ -220,6 +229,8 @@ class Calls:
 
     def _hear(self, call_id: str, told: ToolCall, *, begins: bool, is_permission: bool = False) -> Events:
         """Takes in a message about a call. `begins`: it is one that announces calls."""
+        if told.status in ENDS:
+            self._let_go.pop(call_id, None)
         call = self._open.get(call_id)
         is_new = call is None
         if call is None:
@@ -265,7 +276,10 @@ class Calls:
         unknown = Call(None, f"{turn}:{call_id}", key=UNKNOWN_KEY, fidelity="none")
         if len(self._open) >= MAX_OPEN:
             oldest = next(iter(self._open))
-            del self._open[oldest]
+            if self._open.pop(oldest).earlier is None:
+                self._let_go[oldest] = None
+                if len(self._let_go) > MAX_REMEMBERED_CALL_IDS:
+                    del self._let_go[next(iter(self._let_go))]
             self._forget(oldest)
         call = self._open[call_id] = OpenCall(merged, unknown, generation, ended)
         return call
@@ -310,17 +324,20 @@ class Calls:
             facts = BLIND if self.table.is_blind(call.merged) else None
             args = bare(identity.name or "", identity.args)
             named = Call(identity.name, call.told.id, args, fidelity=identity.fidelity, facts=facts)
-            try:
-                identified = identify(ToolCalls([named]), self._needs())
-            except InvalidEventError:  # no JSON after all, or nested too deep
-                identified = None
-            if isinstance(identified, ToolCalls):
-                told = identified.calls[0]
-                scope = call.scope
-                told.key = told.key if scope is None else scoped(told.key, scope)
+            told = self._identified(named, args)
+            scope = call.scope
+            told.key = told.key if scope is None else scoped(told.key, scope)
         if told.fidelity != "none" or call.told.fidelity == "none":
             call.told = told
         call.is_keyed = call.told.fidelity != "none"
+
+    def _identified(self, named: Call, args: Raw) -> Call:
+        try:
+            identified = identify(ToolCalls([named]), self._needs())
+        except InvalidEventError:  # no JSON after all, or nested too deep: equal where the text is
+            identified = identify(ToolCalls([msgspec.structs.replace(named, args=digest_of(args))]), self._needs())
+        assert isinstance(identified, ToolCalls)
+        return identified.calls[0]
 
     def _end(self, call: OpenCall) -> Events:
         """What became of a call."""
@@ -334,16 +351,16 @@ class Calls:
         bare = Result(call.told.id, call.told.name, ok=ok)
         if call.merged.status not in (COMPLETED, FAILED):
             bare.status = "cancelled"
-        whole = msgspec.structs.replace(bare)
-        if call.merged.status == FAILED:
-            whole.error = output
-        else:
-            whole.output = output
-        try:
-            identified = identify(ToolResults([whole]), self._needs(), lambda _: call.told)
-        except InvalidEventError:
-            return bare
-        return identified.results[0] if isinstance(identified, ToolResults) else bare
+        member = "error" if call.merged.status == FAILED else "output"
+        for told in (output, digest_of(output)):
+            whole = msgspec.structs.replace(bare, **{member: told})
+            try:
+                identified = identify(ToolResults([whole]), self._needs(), lambda _: call.told)
+            except InvalidEventError:  # nested too deep
+                continue
+            if isinstance(identified, ToolResults):
+                return identified.results[0]
+        return bare
 
     def _running(self, *, without: str | None = None) -> Running:
         return {

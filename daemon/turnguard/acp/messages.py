@@ -2,15 +2,17 @@
 
 A line is decoded once, by msgspec, and everything that nobody looks at is skipped. Where msgspec is stricter than the
 clients and agents are (a lone surrogate, a member of another type than the protocol says), the line is read again the
-slow way and members that do not fit count as absent. A line that is no JSON even so, or nests too deep, is not
-understood; if it looks like a tool call it is told as one of which nothing is known.
+slow way and members that do not fit count as absent; there a byte order mark and numbers that JSON does not have do no
+harm. A line that cannot be read even so, or nests too deep, is not understood; if it looks like a tool call it is told
+as one of which nothing is known, and if it looks like an answer, whose it may be can be asked for.
 
 Nothing here is ever written again: lines are forwarded as they came.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -18,6 +20,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from turnguard.core.javascript import Json, NestingError, NotJsonError, parse, stringify
 
 SESSION_UPDATE = "session/update"
+REQUEST_PERMISSION = "session/request_permission"
 
 TOOL_CALL = "tool_call"
 TOOL_CALL_UPDATE = "tool_call_update"
@@ -72,6 +75,10 @@ class PermissionRequest(ToolCall, kw_only=True):
     """The `toolCall` of a `session/request_permission`."""
 
     tool_call_id: str = ""
+
+
+class UndecodedRequest(PermissionRequest, kw_only=True):
+    """A permission request that could not be read."""
 
 
 class Params(Partial, kw_only=True):
@@ -138,18 +145,33 @@ UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 """What msgspec raises for text that it does not take."""
 
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+MAX_SLOW_BYTES = 4 * 1024 * 1024
+"""A longer line is not read the slow way, which takes up to a sixth of a second for each MB while everything waits."""
+
+
 def decode(line: bytes) -> Message | None:
     """The message of a line, None when it is none that can be read. Never raises."""
     try:
         return _message(line)
     except UNREADABLE:
-        return _slowly(line)
+        return _slowly(line.removeprefix(BYTE_ORDER_MARK))
+
+
+def is_batch(line: bytes) -> bool:
+    """Whether a line is a JSON-RPC batch: version 1 of ACP does not know them, but they pass like everything else."""
+    return line[:1] == b"[" or (line[:1] in _BEFORE_BATCH and line.removeprefix(BYTE_ORDER_MARK).lstrip()[:1] == b"[")
+
+
+_BEFORE_BATCH = (b" ", b"\t", b"\r", BYTE_ORDER_MARK[:1])
 
 
 def entries(line: bytes) -> Sequence[bytes]:
     """The messages of a batch, each as a line of its own; none when the line is no batch."""
-    if not line.lstrip().startswith(b"["):
+    if not is_batch(line):
         return ()
+    line = line.removeprefix(BYTE_ORDER_MARK)
     try:
         return [bytes(entry) for entry in _entries(line)]
     except UNREADABLE:
@@ -198,8 +220,11 @@ def text(raw: Raw | UnsetType) -> str | None:
 
 
 def raw_of(value: Json) -> Raw:
-    """A plain value as JSON text. A lone surrogate stays one."""
-    return Raw(stringify(value, sort_keys=False).encode())
+    """A plain value as JSON text. A lone surrogate stays one, and one that nests too deep is written as Python does."""
+    try:
+        return Raw(stringify(value, sort_keys=False).encode())
+    except NestingError:
+        return Raw(json.dumps(value, separators=(",", ":")).encode())
 
 
 # --- the slow way -----------------------------------------------------------------------------------------------------
@@ -207,11 +232,52 @@ def raw_of(value: Json) -> Raw:
 _LOOKS_LIKE_CALL = re.compile(rb'"(tool_call|tool_call_update|session/request_permission)"')
 _SESSION_ID = re.compile(rb'"sessionId"\s*+:\s*+"([^"\\]*+)"')
 _CALL_ID = re.compile(rb'"toolCallId"\s*+:\s*+"([^"\\]*+)"')
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_FLAT = rb"""(?:[^{}\[\]"]|"(?:[^"\\]|\\.)*+")*?"""
+_REQUEST_ID = rb'''"id"\s*+:\s*+(-?[0-9]++(?![.eE0-9])|"(?:[^"\\]|\\.)*+")'''
+_ID_BEFORE = re.compile(rb"\s*+\{" + _FLAT + _REQUEST_ID, re.DOTALL)
+_ID_BEHIND = re.compile(rb"[}\]]\s*+," + _FLAT + _REQUEST_ID + _FLAT + rb"\}\s*+\Z", re.DOTALL)
+_ANSWERS = re.compile(rb'"(?:result|error)"\s*+:')
+_METHOD = re.compile(rb'"method"\s*+:')
+_HEAD, _TAIL = 4096, 512
+"""Bytes at both ends of a line in which its id is looked for."""
+
+
+def unread_id(line: bytes) -> RequestId | None:
+    """The id of a line that cannot be read, where it is certain: it stands before or behind all that is nested."""
+    line = line.removeprefix(BYTE_ORDER_MARK)
+    found = _ID_BEFORE.match(line[:_HEAD]) or _ID_BEHIND.search(line[-_TAIL:])
+    if found is None:
+        return None
+    try:
+        return json.loads(found[1])
+    except ValueError:
+        return None
+
+
+def may_answer(line: bytes) -> bool:
+    """Whether a line that cannot be read, or its beginning, looks like an answer to a request."""
+    return _ANSWERS.search(line[:_HEAD]) is not None and _METHOD.search(line[:_HEAD]) is None
 
 
 def _slowly(line: bytes) -> Message | None:
+    if len(line) > MAX_SLOW_BYTES:
+        try:
+            return _message(_SURROGATE.sub(rb"\\ufffd", line))
+        except UNREADABLE:
+            return _undecoded(line)
     value = _parsed(line)
+    if value is None:
+        value = _parsed_leniently(line)
     return _fitting(value, Message) if isinstance(value, dict) else _undecoded(line)
+
+
+def _parsed_leniently(text: bytes) -> Any:
+    """As Python reads it: with numbers that JSON does not have (`NaN`), which count as null, and nested deeper."""
+    try:
+        return json.loads(text, parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _parsed(text: bytes) -> Json:
@@ -225,15 +291,21 @@ def _undecoded(line: bytes) -> Message | None:
     """The call that a line looks like, when it looks like one.
 
     Arguments may hold members that are called like those of the protocol. So an id is certain only when there is one in
-    the line; else the line counts as a call of its own when it announces one.
+    the line; else the line counts as a call of its own when it announces one. What asks for a permission, under an id
+    that is certain, can be answered.
     """
     looks = _LOOKS_LIKE_CALL.search(line)
     if looks is None:
         return None
     session, calls = _SESSION_ID.search(line), set(_CALL_ID.findall(line))
-    kind = TOOL_CALL_UPDATE if looks[1] == TOOL_CALL_UPDATE.encode() else TOOL_CALL
-    update = UndecodedUpdate(kind=kind, tool_call_id=calls.pop().decode(errors="replace") if len(calls) == 1 else None)
+    call_id = calls.pop().decode(errors="replace") if len(calls) == 1 else None
     session_id = None if session is None else session[1].decode(errors="replace")
+    request_id = unread_id(line) if looks[1] == REQUEST_PERMISSION.encode() else None
+    if request_id is not None:
+        asked = UndecodedRequest(tool_call_id=call_id or "")
+        return Message(method=REQUEST_PERMISSION, id=request_id, params=Params(session_id=session_id, tool_call=asked))
+    kind = TOOL_CALL_UPDATE if looks[1] == TOOL_CALL_UPDATE.encode() else TOOL_CALL
+    update = UndecodedUpdate(kind=kind, tool_call_id=call_id)
     return Message(method=SESSION_UPDATE, params=Params(session_id=session_id, update=update))
 
 
@@ -243,9 +315,17 @@ def _fitting(value: Mapping[str, Json], shape: type[S]) -> S:
     for field in msgspec.structs.fields(shape):
         if field.encode_name in value:
             member = _fit(value[field.encode_name], field.type)
+            if member is UNSET and field.name == "tool_call_id":
+                member = _number_as_id(value[field.encode_name])
             if member is not UNSET:
                 fields[field.name] = member
     return shape(**fields)
+
+
+def _number_as_id(value: Json) -> object:
+    """Some agents number their calls, which the protocol does not allow; a client that takes them counts on the text."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return bytes(raw_of(value)).decode() if is_number else UNSET
 
 
 def _fit(value: Json, wanted: object) -> object:
@@ -256,7 +336,7 @@ def _fit(value: Json, wanted: object) -> object:
     for option in options:
         if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
             return _fitting(value, option)
-        if option is int and isinstance(value, float) and value.is_integer():
+        if option is int and isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1:
             return int(value)
         if isinstance(option, type) and option in (str, float) and isinstance(value, option):
             return value

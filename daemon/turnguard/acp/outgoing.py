@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from turnguard.acp.messages import RequestId
 
@@ -70,7 +70,21 @@ def encoded(message: Any) -> bytes:
     try:
         return msgspec.json.encode(message) + b"\n"
     except UnicodeEncodeError:  # a lone surrogate, for example in an id that is sent back
-        return json.dumps(msgspec.to_builtins(message)).encode() + b"\n"
+        return _escaped(message) + b"\n"
+
+
+def _escaped(value: Any) -> bytes:
+    """The same JSON with all but ASCII as escapes, which can write half a surrogate pair."""
+    if isinstance(value, Raw):
+        return bytes(value)
+    if isinstance(value, Struct):
+        return _escaped(msgspec.to_builtins(value))
+    if isinstance(value, Mapping):
+        told = cast("Mapping[str, Any]", value)
+        return b"{%b}" % b",".join(b"%b:%b" % (_escaped(name), _escaped(each)) for name, each in told.items())
+    if isinstance(value, list):
+        return b"[%b]" % b",".join(map(_escaped, cast("list[Any]", value)))
+    return json.dumps(value).encode()
 
 
 def notification(method: str, params: Any) -> bytes:
@@ -144,9 +158,12 @@ def _is_command(block: Raw) -> bool:
 
 
 def _leniently(value: bytes) -> Members:
-    """The same where a half of a surrogate pair keeps msgspec from reading; what is written back means the same."""
+    """The same where a half of a surrogate pair keeps msgspec from reading; what is written back means the same.
+
+    `NaN` and the infinities, which some agents write and JSON does not have, become null, as JavaScript writes them.
+    """
     try:
-        found: Any = json.loads(value)
+        found: Any = json.loads(value, parse_constant=lambda _: None)
     except RecursionError as error:
         raise ValueError("Nested too deep") from error
     if not isinstance(found, dict):

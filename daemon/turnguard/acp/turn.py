@@ -8,14 +8,16 @@ Updates carry no prompt id, so they belong to the session's work at hand:
     history   all updates while no work is there, and those of a session that is being loaded, resumed or forked
 
 The answer to a later prompt takes the works before it with it: an agent that feeds a prompt into the running turn never
-answers that prompt (codex-acp). An error does not: it can mean that a second prompt was refused (mistral-vibe).
+answers that prompt (codex-acp). An error does not: it can mean that a second prompt was refused (mistral-vibe). Should
+the agent make another call while such a prompt is unanswered, it was at that prompt all along (a command like `/status`
+was answered in between): its work is taken up again, and no later answer takes it away any more.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from turnguard.acp.calls import MAX_OPEN, Calls
-from turnguard.acp.messages import PermissionRequest, RequestId, Update
+from turnguard.acp.messages import TOOL_CALLS, PermissionRequest, RequestId, Update
 from turnguard.core.guard import Needs
 from turnguard.settings.guarded import USER_ORIGIN
 from turnguard_protocol.events import CallRekeyed, Event, TurnEnded, TurnOutcome, TurnStarted, UserInput
@@ -24,6 +26,9 @@ from turnguard_protocol.verdicts import Action, OverrideAction, SessionStatus, V
 
 AGENT = "agent"
 """The origin of a turn that the agent began without saying why."""
+
+MAX_LEFT = 100
+"""Prompts that were passed over by the answer to a later one and are remembered; the oldest are forgotten first."""
 
 SOURCES = {"background_notification": "notification"}
 """What agents call the origin of a turn, and what events call it."""
@@ -62,10 +67,10 @@ class Guarded(Protocol):
 class Work:
     """Something a session does: for the prompt `request_id`, or as the turn `turn_id` that the agent began.
 
-    `is_cancelled`: the user has had enough of it.
+    `is_cancelled`: the user has had enough of it. `goes_on`: it went on though a later one was answered.
     """
 
-    __slots__ = ("is_cancelled", "origin", "request_id", "turn_id")
+    __slots__ = ("goes_on", "is_cancelled", "origin", "request_id", "turn_id")
 
     def __init__(
         self, *, request_id: RequestId | None = None, turn_id: str | None = None, origin: str = USER_ORIGIN
@@ -74,21 +79,24 @@ class Work:
         self.turn_id = turn_id
         self.origin = origin
         self.is_cancelled = False
+        self.goes_on = False
 
 
 class Turns:
     """The turns of one session. Nothing here decides anything: verdicts are handed on as the guard gave them.
 
-    `number` counts the turns that began. `_unheard`: what calls turned out to be while the guard was halted, when it
+    `number` counts the turns that began. `left`: works for prompts that were not answered when a later one was.
+    `_unheard`: what calls turned out to be while the guard was halted, when it
     takes nothing; it hears of it when the turn goes on.
     """
 
-    __slots__ = ("_replays", "_unheard", "calls", "guard", "number", "works")
+    __slots__ = ("_replays", "_unheard", "calls", "guard", "left", "number", "works")
 
     def __init__(self, calls: Calls, guard: Guarded) -> None:
         self.calls = calls
         self.guard = guard
         self.works: list[Work] = []
+        self.left: list[Work] = []
         self.number = 0
         self._replays: set[RequestId] = set()
         self._unheard: list[CallRekeyed] = []
@@ -103,10 +111,20 @@ class Turns:
         """Whether what the agent tells now belongs to a turn."""
         return bool(self.works) and not self._replays
 
+    @property
+    def is_replaying(self) -> bool:
+        """Whether what the agent tells now is the session's past."""
+        return bool(self._replays)
+
     # --- beginnings and ends ------------------------------------------------------------------------------------------
 
     def begin(self, work: Work) -> Verdict | None:
-        """A prompt went to the agent, or the agent began something by itself."""
+        """A prompt went to the agent, or the agent began something by itself.
+
+        Nobody prompts while they wait for a session's past: a request for it that still has no answer will get none.
+        """
+        if work.request_id is not None:
+            self._replays.clear()
         self.works.append(work)
         if len(self.works) == 1:
             return self._start(work)
@@ -114,13 +132,20 @@ class Turns:
 
     def end(self, work: Work, outcome: TurnOutcome) -> None:
         """A work is over. What is found at a turn's very end stops nothing any more, so no verdict is given."""
+        if work in self.left:
+            self.left.remove(work)
         if work not in self.works:
             return
         at = self.works.index(work)
         if at and outcome == "failed":
             del self.works[at]
             return
-        del self.works[: at + 1]
+        first = 1 if at and self.works[0].goes_on else 0
+        passed_over = [each for each in self.works[first:at] if each.request_id is not None]
+        self.left = [*self.left, *passed_over][-MAX_LEFT:]
+        del self.works[first : at + 1]
+        if first:
+            return
         self.guard.record([*self.calls.turn_ended(), TurnEnded(outcome)])
         if self.works:
             self._start(self.works[0])
@@ -144,16 +169,27 @@ class Turns:
 
     def saw(self, update: Update) -> Verdict | None:
         """The agent told something; None when it is nothing to the guards."""
+        started = self._take_up(update.tool_call_id) if update.kind in TOOL_CALLS else None
         if not self.works or self._replays:
             self.calls.replay(update)
             return None
-        return self.tell(self.calls.see(update))
+        return self.tell(self.calls.see(update)) or started
 
     def asked(self, asked: PermissionRequest) -> Verdict | None:
         """The agent asks whether a call may run, which may be the first that is heard of it."""
+        started = self._take_up(asked.tool_call_id)
         if not self.is_live:
             return None
-        return self.tell(self.calls.permission(asked))
+        return self.tell(self.calls.permission(asked)) or started
+
+    def _take_up(self, call_id: str | None) -> Verdict | None:
+        """Takes up a prompt that is still unanswered when the agent makes a call that is new."""
+        if self.works or self._replays or not self.left or not call_id or self.calls.knows(call_id):
+            return None
+        work = self.left.pop(0)
+        work.goes_on = True
+        self.works.append(work)
+        return self._start(work)
 
     def tell(self, events: Sequence[Event]) -> Verdict | None:
         """Tells the guard what was found out."""

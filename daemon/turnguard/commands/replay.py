@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import repeat, tee
 from pathlib import Path
@@ -168,9 +169,14 @@ def _replayed(
                 yield from _of_file(path, reading, settings, other)
             return
         work = partial(_read, reading=reading.fresh(), settings=settings, other=other)
-        for read, replayed in progress.track(in_order(work, files, jobs), total=len(files), description="replaying"):
-            reading.add(read)
-            yield from replayed
+        try:
+            for read, turns in progress.track(in_order(work, files, jobs), total=len(files), description="replaying"):
+                reading.add(read)
+                yield from turns
+        except BrokenProcessPool:
+            words = "A process that read a file was killed; with --jobs 1 there is only one."
+            console(sys.stderr).print(line((words, WARNING)))
+            raise SystemExit(REFUSED) from None
 
 
 def _read(

@@ -7,7 +7,7 @@ for. Each imports the program, which takes about a third of a second: that pays 
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from multiprocessing import active_children, get_context
@@ -45,7 +45,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_order(work: Callable[[Path], T], files: Sequence[Path], jobs: int) -> Iterator[T]:
+def in_order(work: Callable[[Path], T], files: Sequence[Path], jobs: int) -> Generator[T, None, None]:
     """What `work`, which must be picklable, makes of each file. What it raises is raised here.
 
     Raises BrokenProcessPool when a process dies. Whoever stops early leaves no process behind.

@@ -162,8 +162,22 @@ def _size(raw: Raw | UnsetType) -> int:
     return memoryview(raw).nbytes if isinstance(raw, Raw) else 0
 
 
+def digest_of(raw: Raw | UnsetType) -> Raw | UnsetType:
+    """What stands for a value of which nothing more is looked at: equal where the text is."""
+    return raw_of({"sha256": sha256(memoryview(raw)).hexdigest()}) if isinstance(raw, Raw) else raw
+
+
 def _held(raw: Raw | UnsetType) -> Raw | UnsetType:
-    """Arguments as they are held: of long ones their digest, which is equal where the text is."""
-    if isinstance(raw, Raw) and _size(raw) > MAX_HELD_BYTES:
-        return raw_of({"sha256": sha256(bytes(raw)).hexdigest()})
-    return raw
+    """Arguments as they are held: of long ones their digest."""
+    return digest_of(raw) if _size(raw) > MAX_HELD_BYTES else raw
+
+
+def _weighed(raw: Raw | UnsetType) -> Raw | UnsetType:
+    """A result as it is looked at: of a long one the short members, and the digests of the others."""
+    if _size(raw) <= MAX_WEIGHED_BYTES:
+        return raw
+    told = members(raw) if bytes(memoryview(raw)[:1]) == b"{" else {}
+    if not 0 < len(told) <= MAX_WEIGHED_MEMBERS:
+        return digest_of(raw)
+    weighed = {name: value if _size(value) <= MAX_HELD_BYTES else digest_of(value) for name, value in told.items()}
+    return Raw(msgspec.json.encode(weighed))

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from turnguard.prose import bare
 from turnguard_protocol.events import (
     Call,
     Compacted,
@@ -155,7 +156,7 @@ def _events(agent: Agent, given: Input, moment: Moment) -> tuple[Event, ...]:
             started = TurnStarted(turn_id, "notification") if is_own else TurnStarted(turn_id)
             return started, StepFinished()  # by which the guards know that calls alone do not make a step
         case "before":
-            return (ToolCalls([Call(given.tool_name, call_id, given.tool_input)]),)
+            return (ToolCalls([Call(given.tool_name, call_id, _args(given))]),)
         case "after" | "failed":
             return (ToolResults([_result(agent, given, call_id, has_failed=moment == "failed")]),)
         case "compacted":
@@ -166,10 +167,15 @@ def _events(agent: Agent, given: Input, moment: Moment) -> tuple[Event, ...]:
             return ()
 
 
+def _args(given: Input) -> Raw | UnsetType:
+    args = given.tool_input
+    return bare(given.tool_name or "", args) if isinstance(args, Raw) else args
+
+
 def _result(agent: Agent, given: Input, call_id: str | None, *, has_failed: bool) -> Result:
     result = Result(call_id, given.tool_name)
     if call_id is None:
-        result.args = given.tool_input
+        result.args = _args(given)
     if has_failed:
         result.ok, result.error = False, given.error
         result.error_type = "cancelled" if given.is_interrupt else "execution"

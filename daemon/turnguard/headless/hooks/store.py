@@ -52,7 +52,7 @@ class Entry:
         new = self._file.with_suffix(NEW)
         try:
             descriptor = os.open(new, _NEW_FILE, 0o600)
-            with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123 - there is no path to a descriptor
+            with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
             new.replace(self._file)
         except OSError as error:
