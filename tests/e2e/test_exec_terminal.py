@@ -184,6 +184,7 @@ def test_a_job_in_the_background_is_stopped_when_it_reads(shell: Shell) -> None:
     shell.run(f"{CAT} &")
     shell.wait("Stopped")
     shell.fetch()
+    wait_until(lambda: Path(f"/proc/{shell.foreground()}/comm").read_text() == "cat\n")
     shell.is_echoed("now")
     shell.type(CTRL_D)
     assert shell.code() == 0

@@ -99,17 +99,26 @@ def test_a_call_after_a_result_ends_the_step_where_messages_are_not_told() -> No
 
 
 def test_calls_of_one_message_are_one_step_whatever_comes_between() -> None:
-    told = heard(
-        call("a", None, "m"), call("b", None, "m"), result("a"), call("c", None, "m"), result("b"), result("c")
-    )
-    assert told[2:] == [[call("c").event], [ToolResults(results_of("a", "b", "c"))]]
+    calls = [call("a", None, "m"), result("a"), call("b", None, "m"), call("c", None, "m"), result("c"), result("b")]
+    ended = Told(TurnEnded())
+    assert heard(*calls, ended)[1:] == [
+        [call("b").event],
+        [call("c").event],
+        [ToolResults(results_of("a", "c", "b")), ended.event],
+    ]
+
+
+@pytest.mark.parametrize("message", ["m", "n", None])
+def test_words_of_another_message_end_the_step_too(message: str | None) -> None:
+    told = heard(call("a", None, "m"), result("a"), Told(Text("well"), None, message))
+    assert told[1:] == [[*([] if message == "m" else [ToolResults(results_of("a"))]), Text("well")]]
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_another_message_ends_the_step(is_answered: bool) -> None:
     told = heard(call("a", None, "m"), *([result("a")] if is_answered else []), call("b", None, "n"))
     # After a result the guards see the end themselves.
-    assert told[-1] == ([] if is_answered else [StepFinished()]) + [call("b").event]
+    assert told[-1] == [ToolResults(results_of("a")) if is_answered else StepFinished(), call("b").event]
 
 
 def test_another_message_takes_the_results_that_waited_along() -> None:
@@ -179,13 +188,13 @@ def test_it_is_known_whether_the_last_call_has_run_and_how_many_there_were() -> 
 
 def test_a_step_counts_once_however_its_calls_are_shown() -> None:
     live = Live(lambda _: Heard())
-    verdict = None
     for number in range(3):
         calls = [f"{number}{letter}" for letter in "abcd"]
         for name in calls:
             live.hear(call(name, None, f"m{number}"))
         for name in calls:
-            verdict = live.hear(result(name))
+            live.hear(result(name))
+    verdict = live.hear(Told(TurnEnded()))
     assert verdict is not None
     assert (verdict.totals.tool_calls, verdict.totals.steps) == (12, 3)
 
@@ -195,8 +204,8 @@ def test_an_agent_that_repeats_itself_is_halted(message: str | None) -> None:
     live = Live(lambda _: Heard())
     actions: list[Action] = []
     for number in range(7):
-        live.hear(call(f"c{number}", None, message and f"{message}{number}"))
-        verdict = live.hear(result(f"c{number}"))
+        shown = live.hear(call(f"c{number}", None, message and f"{message}{number}"))
+        verdict = live.hear(result(f"c{number}")) or shown
         actions.append(Action.ALLOW if verdict is None else verdict.action)
     assert actions[-1] is Action.HALT
 

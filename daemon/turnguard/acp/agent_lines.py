@@ -6,7 +6,17 @@ from typing import Any
 from msgspec import UNSET, Raw
 
 from turnguard.acp.connection import Connection, Handler, id_of
-from turnguard.acp.messages import Initialized, Message, RequestId, UndecodedUpdate, member, read, text
+from turnguard.acp.messages import (
+    Initialized,
+    Message,
+    RequestId,
+    UndecodedUpdate,
+    may_answer,
+    member,
+    read,
+    text,
+    unread_id,
+)
 from turnguard.acp.outgoing import Out
 from turnguard.acp.requests import CANCELLED_ELICITATION, CANCELLED_PERMISSION, Asked
 from turnguard.acp.session import Session
@@ -17,6 +27,10 @@ UNGUARDED = (
     "turnguard: version {version} of the Agent Client Protocol was agreed on; it passes unguarded, since only version "
     "1 is understood."
 )
+
+
+ANSWERED_UNREAD = frozenset({"prompt", "replay"})
+"""Kinds of requests of which it is enough to know that they were answered."""
 
 
 class AgentLines:
@@ -44,6 +58,21 @@ class AgentLines:
         """What becomes of a line; None: forward it unchanged."""
         handler = self._handlers.get(message.method)
         return None if handler is None else handler(message, line, now)
+
+    def take_unread(self, line: bytes, now: float, *, is_whole: bool = True) -> Out | None:
+        """What becomes of a line that cannot be read; None: forward it unchanged. `is_whole` False: it is the start.
+
+        It may be the answer to a prompt. One that was stopped must not be answered twice.
+        """
+        if not may_answer(line):
+            return None
+        request_id, asked = unread_id(line), self._connection.asked
+        if request_id is None and not is_whole:
+            request_id = self._connection.only_stopped_prompt()
+        pending = None if request_id is None else asked.pending(request_id)
+        if request_id is None or not (asked.is_answered(request_id) or (pending and pending.kind in ANSWERED_UNREAD)):
+            return None
+        return self._answers(Message(id=request_id, result=Raw(b"{}")), line, now)
 
     # --- what it tells ------------------------------------------------------------------------------------------------
 
@@ -131,16 +160,19 @@ class AgentLines:
         request_id, connection = id_of(message), self._connection
         if request_id is None:
             return None
+        session = connection.waiting(request_id)
         if connection.asked.is_answered(request_id):
             session = connection.known(connection.asked.session_of(request_id))
-            return Out() if session is None else connection.settled(session, session.answered_late(request_id, now))
+            if session is None:
+                return Out()
+        if session is not None:
+            return connection.settled(session, session.answered_late(request_id, now))
         asked = connection.asked.take(request_id)
         if asked is None:
             return None
         if asked.kind == "prompt":
             return self._prompt_answered(request_id, asked, message, line, now)
-        self._learn(request_id, asked, message)
-        return None
+        return self._learn(request_id, asked, message, line, now)
 
     def _prompt_answered(
         self, request_id: RequestId, asked: Asked, message: Message, line: bytes, now: float
@@ -155,8 +187,8 @@ class AgentLines:
             outcome = "cancelled"
         return self._connection.settled(session, session.answered(request_id, outcome, line, now))
 
-    def _learn(self, request_id: RequestId, asked: Asked, message: Message) -> None:
-        """Takes from an answer what there is to know; it is forwarded as it is."""
+    def _learn(self, request_id: RequestId, asked: Asked, message: Message, line: bytes, now: float) -> Out | None:
+        """Takes from an answer what there is to know; it is forwarded as it is, and hardly ever anything with it."""
         connection = self._connection
         match asked.kind:
             case "initialize":
@@ -173,7 +205,11 @@ class AgentLines:
                 if session is not None:
                     session.turns.replay_ended(request_id)
             case "close":
-                if message.error is UNSET:
+                session = connection.known(asked.session_id)
+                if session is not None and message.error is UNSET:
+                    out = connection.settled(session, session.closed(line, now))
                     connection.drop(asked.session_id)
+                    return out
             case "prompt" | "other":
                 pass
+        return None

@@ -91,13 +91,25 @@ class Connection:
         session = self.sessions.get(session_id)
         if session is None:
             if len(self.sessions) >= MAX_SESSIONS:
-                self.drop(next((each for each, found in self.sessions.items() if found.state == "idle"), None))
+                self._make_room()
             given = self._given
             shared = Shared(given.options, self.open_requests, self.wants_notifications, given.note, given.unique)
             guard = given.guard_for(session_id, cwd)
             session = Session(session_id, shared, Calls(self._table, lambda: guard.needs), guard)
             self.sessions[session_id] = session
         return session
+
+    def waiting(self, request_id: RequestId) -> Session | None:
+        """The session where a prompt under this id waits, so that the agent cannot have answered that one."""
+        asked = self.asked.pending(request_id)
+        session = None if asked is None else self.known(asked.session_id)
+        return session if session is not None and session.is_holding(request_id) else None
+
+    def only_stopped_prompt(self) -> RequestId | None:
+        """The prompt that is being stopped, if the client waits for the answer to nothing else that the agent has."""
+        pending = [request_id for request_id, _ in self.asked.all_pending() if self.waiting(request_id) is None]
+        stopped = [session.stopped_prompt for session in self.sessions.values()]
+        return pending[0] if len(pending) == 1 and pending[0] in stopped else None
 
     def only_at_work(self) -> Session | None:
         """The one session that is at something; None where none is, or several are."""
@@ -108,8 +120,20 @@ class Connection:
         """Forgets a session that is at nothing."""
         session = self.known(session_id)
         if session is not None and session.state == "idle":
-            del self.sessions[session.session_id]
-            self.open_requests.forget(session.session_id)
+            self._forget(session)
+
+    def _make_room(self) -> None:
+        """Forgets the oldest session that is at nothing, or else one that nobody waits for, or else the oldest."""
+        for states in (("idle",), ("running", "zombie"), ("asking", "stopping")):
+            for session in self.sessions.values():
+                if session.state in states:
+                    self._forget(session)
+                    return
+
+    def _forget(self, session: Session) -> None:
+        del self.sessions[session.session_id]
+        self._timed.pop(session.session_id, None)
+        self.open_requests.forget(session.session_id)
 
     def settled(self, session: Session, out: Out | None) -> Out | None:
         """What a session wants done, after it was noted what that means for the others."""

@@ -95,14 +95,18 @@ class Halt:
     def rewritten(self, line: bytes) -> bytes:
         """The agent's answer to the halted prompt as the client gets it: its members are kept, the ending is ours.
 
-        An answer that cannot be taken apart is replaced.
+        An answer that cannot be taken apart is replaced: whatever it holds, the client gets one that it can read.
         """
         try:
-            members = members_of(line)
-            result = members_of(members["result"]) if "result" in members else None
-            error = members_of(members["error"]) if "error" in members and result is None else None
-        except ValueError:
+            return self._rewritten(line)
+        except Exception:  # not its own fault, whatever it is: unrewritten it would be the first of two answers
             return self.synthesized(self.work.request_id)
+
+    def _rewritten(self, line: bytes) -> bytes:
+        """Raises ValueError, or anything else that a line can lead to."""
+        members = members_of(line)
+        result = members_of(members["result"]) if "result" in members else None
+        error = members_of(members["error"]) if "error" in members and result is None else None
         meta = self._meta("agent")
         if result is not None:
             reason = _text(result.get("stopReason"))

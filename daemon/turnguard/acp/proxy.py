@@ -11,7 +11,7 @@ from uuid import uuid4
 from turnguard.acp.agent_lines import AgentLines
 from turnguard.acp.client_lines import ClientLines
 from turnguard.acp.connection import Connection, Given
-from turnguard.acp.messages import decode, entries
+from turnguard.acp.messages import decode, entries, is_batch
 from turnguard.acp.options import Options
 from turnguard.acp.outgoing import Direction, Out, Route
 from turnguard.acp.turn import Guarded
@@ -25,10 +25,6 @@ MAX_SAID = 20
 """Different things that are said on stderr; nothing is said twice."""
 
 _FRAMES = 3
-
-BATCH = b"["
-"""How a JSON-RPC batch begins, which version 1 of ACP does not know but which passes like everything else."""
-
 
 def _unique() -> str:
     return str(uuid4())
@@ -59,7 +55,8 @@ class Proxy:
         self._already_said: set[str] = set()
         self._connection = Connection(Given(guard_for, options or Options(), version, note, unique))
         self._take_client = ClientLines(self._connection).take
-        self._take_agent = AgentLines(self._connection, self._say).take
+        self._agent_lines = AgentLines(self._connection, self._say)
+        self._take_agent = self._agent_lines.take
         self._is_killed = False
 
     @property
@@ -70,7 +67,7 @@ class Proxy:
     def from_client(self, line: bytes, now: float) -> Route | None:
         """A line of the client's, with its line end. None: forward it unchanged."""
         try:
-            if line[:1] == BATCH:
+            if is_batch(line):
                 return _taken_apart(line, now, self.from_client, "client")
             message = decode(line)
             out = None if message is None else self._take_client(message, line, now)
@@ -84,21 +81,30 @@ class Proxy:
         if self._connection.is_unguarded:
             return FORWARD
         try:
-            if line[:1] == BATCH:
+            if is_batch(line):
                 return _taken_apart(line, now, self.from_agent, "agent")
             message = decode(line)
             if message is None:
                 self._connection.unread += bool(line.strip())
-                return FORWARD
-            out = self._take_agent(message, line, now)
+                out = self._agent_lines.take_unread(line, now)
+            else:
+                out = self._take_agent(message, line, now)
             return FORWARD if out is None else out.route()
         except Exception as error:
             self._fault(error)
             return FORWARD
 
-    def unread(self, direction: Direction) -> None:
-        """A line went by that was too long to be looked at."""
-        self._connection.unread += direction == "agent"
+    def unread(self, direction: Direction, start: bytes, now: float) -> Route | None:
+        """A line comes that is too long to be looked at, of which this is the start. None: forward it unchanged."""
+        if direction == "client" or self._connection.is_unguarded:
+            return FORWARD
+        self._connection.unread += 1
+        try:
+            out = self._agent_lines.take_unread(start, now, is_whole=False)
+            return FORWARD if out is None else out.route()
+        except Exception as error:
+            self._fault(error)
+            return FORWARD
 
     def tick(self, now: float) -> Route | None:
         """Does what is due."""

@@ -37,8 +37,8 @@ class Proxy(Protocol):
         """What happens in place of forwarding a line of the agent's; None: it is forwarded."""
         ...
 
-    def unread(self, direction: Direction) -> None:
-        """A line went by that was too long to be looked at."""
+    def unread(self, direction: Direction, start: bytes, now: float) -> Route | None:
+        """A line comes that is too long to be looked at. What happens in its place; None: it is forwarded."""
         ...
 
     def tick(self, now: float) -> Route | None:
@@ -74,6 +74,7 @@ class _Way:
         self._see = proxy.from_client if direction == "client" else proxy.from_agent
         self._out = out
         self._other = other
+        self._is_dropping = False
 
     @property
     def is_shut(self) -> bool:
@@ -104,8 +105,13 @@ class _Way:
         """Forwards a part of a line that is too long to be looked at."""
         with self._lock:
             if is_first:
-                self._relay.proxy.unread(self._direction)
-            self._out.forward(block)
+                route = self._relay.proxy.unread(self._direction, block, monotonic())
+                self._is_dropping = route is not None
+                if route is not None:
+                    self._relay.put(route)
+                self._relay.look_at_proxy()
+            if not self._is_dropping:
+                self._out.forward(block)
         self._out.flush()
         self._other.leave()
 

@@ -155,10 +155,16 @@ class Session:
         for work in [*halted, *self.turns.works]:
             if request_id in (None, work.request_id):
                 work.is_cancelled = True
+        self.turns.left = [work for work in self.turns.left if request_id not in (None, work.request_id)]
         running = self.turns.running
         if running is not None and running.is_cancelled:
             self._withdraw_question(out)
         return out
+
+    @property
+    def stopped_prompt(self) -> RequestId | None:
+        """The prompt that is being stopped and that neither the agent nor turnguard has answered."""
+        return None if self._halt is None or self._is_zombie else self._halt.work.request_id
 
     @property
     def question_id(self) -> str | None:
@@ -195,7 +201,8 @@ class Session:
             self._teller.has_message_ids = True
         verdict = self.turns.saw(update)
         if self._halt is not None:
-            return self._late_update(self._halt, update) if self._is_zombie else None
+            is_late = self._is_zombie and not self.turns.is_replaying
+            return self._late_update(self._halt, update) if is_late else None
         return None if verdict is None else self._around(line, verdict, now, update.tool_call_id)
 
     def _late_update(self, halt: Halt, update: Update) -> Out | None:
@@ -283,6 +290,18 @@ class Session:
         out, halt = Out(), self._halt
         if halt is not None and self._is_zombie and halt.work.request_id == request_id:
             self._is_over(halt, out, now)
+        return out
+
+    def closed(self, line: bytes, now: float) -> Out | None:
+        """The agent has closed the session: a turn that was being stopped is over, and no other answer will come."""
+        halt = self._halt
+        if halt is None:
+            return None
+        out = Out()
+        if not self._is_zombie:
+            self._answer_for(halt, out)
+        out.to_client.append(whole(line))
+        self._is_over(halt, out, now)
         return out
 
     def _ended(self, work: Work, outcome: TurnOutcome, line: bytes) -> Out | None:

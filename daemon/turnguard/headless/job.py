@@ -67,7 +67,7 @@ class Job:
         """
         self.code: int | None = None
         self._signals = signals
-        self._is_stopped = False
+        self._is_stopped = self._had_terminal = False
         self._own_group = os.getpgrp()
         self._terminal = _controlling_terminal()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
@@ -132,27 +132,26 @@ class Job:
         code = self.code or 0
         return code if code >= 0 else SIGNAL_BASE - code
 
-    def give_back(self) -> bool:
-        """The terminal is turnguard's again; whether it was the group's."""
-        try:
-            if self._terminal is None or os.tcgetpgrp(self._terminal) != self._group:
-                return False
-        except OSError:  # it is gone
-            return False
-        self._give(self._own_group)
-        return True
+    def give_back(self) -> None:
+        """The terminal is turnguard's again, if it was the group's."""
+        with suppress(OSError):  # it is gone
+            if self._terminal is not None and os.tcgetpgrp(self._terminal) == self._group:
+                self._had_terminal = True
+                self._give(self._own_group)
 
     def end_like_it(self) -> None:
-        """Ends turnguard as the program ended, if that was by Ctrl-C: a shell's script and its loops end with it."""
+        """Ends turnguard as the program ended, if that was by Ctrl-C: a shell's script and its loops end with it.
+
+        To be called after `give_back`.
+        """
         number = -(self.code or 0)
-        was_theirs = self.give_back()
         if number not in INTERRUPTS or self._terminal is None:
             return
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.signal(number, signal.SIG_DFL)
-        if was_theirs:
+        if self._had_terminal:
             os.killpg(self._own_group, number)
         else:
             os.kill(os.getpid(), number)

@@ -1,9 +1,10 @@
 """The guards over an agent that runs: what its stream tells goes in as it comes, verdicts come out.
 
     a call       is a batch of its own, told at once
-    a result     is told at once, or while other calls of its scope run, together with theirs
-    a step       of a scope is over before a call of another message; where the stream does not say the message,
-                 before a call that comes after a result
+    a step       of a scope is over before a call or words of another message; where the stream does not say the
+                 message, before a call that comes after a result
+    a result     is told with the end of its step; where the stream does not say the message, at once, or while other
+                 calls of its scope run, together with theirs
     a turn       begins and ends as the stream says, or else with its first call; calls still open have no outcome
 
 What subagents say in words is left out: it would close the step of the conversation above them.
@@ -114,7 +115,7 @@ class _Conversation:
             events += [event, *BEGINNING[1:]] if self._is_in_turn else [event]
             self._scopes.clear()
         elif isinstance(event, Text | Thought):
-            events = [event] if told.scope is None else []
+            events = self._words(event, told.message) if told.scope is None else []
         elif isinstance(event, CallRekeyed) and told.scope is not None:
             events = [self._rekeyed(event, told.scope)]
         else:
@@ -136,6 +137,11 @@ class _Conversation:
         scope.has_calls, scope.is_answered = True, False
         return [*events, identified]
 
+    def _words(self, event: Text | Thought, message: str | None) -> list[Event]:
+        scope = self._scopes.get(None)
+        is_others = scope is None or (scope.message is not None and scope.message == message)
+        return [event] if is_others else [*self._held(None), event]
+
     def _results(self, event: ToolResults, name: str | None) -> list[Event]:
         scope = self._scopes.setdefault(name, _Scope(None))
         identified = _of(event, name, lambda result: scope.running.get(result.id))
@@ -143,7 +149,7 @@ class _Conversation:
         for result in results:
             scope.running.pop(result.id, None)
         scope.held += results
-        return [] if scope.running else self._held(name)
+        return [] if scope.running or scope.message is not None else self._held(name)
 
     def _held(self, name: str | None) -> list[Event]:
         """The results of a scope that were not told yet."""

@@ -2,12 +2,18 @@
 
 from hashlib import sha256
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from turnguard.acp.messages import ToolCall, member, members, plain, raw_of, text
 
 MAX_HELD_BYTES = 64 * 1024
 """Of a member of a call that is longer its digest is held (arguments), or nothing (the rest)."""
+
+MAX_WEIGHED_BYTES = 1024 * 1024
+"""Of a result that is longer only the short members are looked at, of the others the digests: everything waits."""
+
+MAX_WEIGHED_MEMBERS = 1_000
 
 MAX_HELD_TEXT = 64 * 1024
 """Characters of a streamed output that are held; of what follows the digest."""
@@ -88,14 +94,14 @@ class MergedCall:
         if with_input and is_given(told.raw_input):
             self.raw_input = _held(told.raw_input)
         if is_given(told.raw_output):
-            self.raw_output = told.raw_output
+            self.raw_output = _weighed(told.raw_output)
         if is_given(told.locations):
             self.locations = told.locations
         if is_given(told.content):
-            self.content = told.content
-            self._note_terminals(told.content)
+            self.content = told.content if _size(told.content) <= MAX_WEIGHED_BYTES else _text_content(told.content)
+            self._note_terminals(self.content)
             if not self.has_ended:
-                self.input_content = told.content
+                self.input_content = self.content
 
     def _merge_meta(self, meta: Raw | UnsetType) -> None:
         told = members(meta)
@@ -170,6 +176,12 @@ def digest_of(raw: Raw | UnsetType) -> Raw | UnsetType:
 def _held(raw: Raw | UnsetType) -> Raw | UnsetType:
     """Arguments as they are held: of long ones their digest."""
     return digest_of(raw) if _size(raw) > MAX_HELD_BYTES else raw
+
+
+def _text_content(raw: Raw | UnsetType) -> Raw:
+    """The content of a call that shows the digest of some other."""
+    shown = plain(digest_of(raw))
+    return raw_of([{"type": "content", "content": {"type": "text", "text": str(shown)}}])
 
 
 def _weighed(raw: Raw | UnsetType) -> Raw | UnsetType:
