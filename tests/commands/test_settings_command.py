@@ -31,7 +31,9 @@ def test_nobody_set_anything(home: Home) -> None:
     ran = home.run("settings")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert [line.split()[0] for line in ran.stdout.splitlines()] == list(BY_NAME)
-    assert all(line.endswith("  (default)") for line in ran.stdout.splitlines())
+    others = '  "warn"  (default; "halt" in acp, exec, hook and replay)'
+    assert all(line.endswith(("  (default)", others)) for line in ran.stdout.splitlines())
+    assert sum(line.endswith(others) for line in ran.stdout.splitlines()) == 1
     assert home.state == {}
 
 

@@ -97,7 +97,7 @@ def test_a_file_that_sets_nothing(file: Path, text: str) -> None:
 IS_NULL = "is null; leave it out where it should not be set"
 NOT_EMPTY = "expected a string that is not empty"
 TWICE = "stands here a second time; the first one holds"
-ELSEWHERE = "there is no such setting; here may stand maxToolCallsPerTurn and skipLoopDetection"
+ELSEWHERE = "there is no such setting; allowed here: maxToolCallsPerTurn and skipLoopDetection"
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from rich.console import Console
 from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, WARNING, console, line, shown
 from turnguard.settings import files, given, places
 from turnguard.settings.layers import DEFAULT, PROJECT, USER
+from turnguard.settings.problems import listed
 from turnguard.settings.reference import schema_text
 from turnguard.settings.sources import Sources
-from turnguard.settings.table import FACES
+from turnguard.settings.table import BY_NAME, FACES
 from turnguard_protocol.settings import SettingsProblem, SettingsReport, SettingValue
 
 ACTIONS = {
@@ -73,10 +74,22 @@ def _print_report(out: Console, report: SettingsReport, problems: Sequence[Setti
 def _print_value(out: Console, value: SettingValue, width: int) -> None:
     style = QUIET if value.origin == DEFAULT else BOLD
     origin = value.origin if value.source is UNSET else f"{value.origin}, {value.source}"
+    if value.origin == DEFAULT:
+        origin += "".join(f"; {other} in {listed(faces, 'and')}" for other, faces in _elsewhere(value))
     out.print(line(value.name.ljust(width), "  ", (shown(value.value), style), (f"  ({origin})", QUIET)))
     for ignored in () if value.ignored is UNSET else value.ignored:
         what = f"ignored {shown(ignored.value)} ({ignored.origin}): "
         out.print(line((what, WARNING), ignored.why, indent=4))
+
+
+def _elsewhere(value: SettingValue) -> list[tuple[str, list[str]]]:
+    """Defaults of other commands that differ from a value, and those commands."""
+    row = BY_NAME[value.name]
+    by_value: dict[str, list[str]] = {}
+    for face in FACES:
+        if row.default_for(face) != value.value:
+            by_value.setdefault(shown(row.default_for(face)), []).append(face)
+    return list(by_value.items())
 
 
 def _print_problems(out: Console, problems: Sequence[SettingsProblem]) -> None:

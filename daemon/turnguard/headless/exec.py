@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     sources = Sources("exec", assignments=chosen.set)
     problems = [describe(problem) for problem in sources.own_problems]
     if problems:  # a guard that is not the one that was set would let money be spent
-        return _complain("it does not start, since settings cannot be taken:\n  " + "\n  ".join(problems))
+        return _complain("not started, since your settings have mistakes:\n  " + "\n  ".join(problems))
     return _run(command, chosen, sources)
 
 
@@ -78,7 +78,7 @@ def _run(command: Sequence[str], chosen: argparse.Namespace, sources: Sources) -
     except OSError as error:
         return _complain(f"cannot write {error.filename}: {error.strerror}")
     except SettingsError as error:
-        return _complain(f"it does not start, since settings cannot be taken: {error}")
+        return _complain(f"not started, since your settings have mistakes: {error}")
     waker, signals = Waker(), Signals()
     source, theirs = os.pipe()
     widen(source)

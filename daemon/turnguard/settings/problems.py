@@ -131,7 +131,7 @@ def nearest_here(name: str, names: Iterable[str]) -> str:
         return f'did you mean "{here}"?'
     if elsewhere is not None:
         return f"did you mean {elsewhere}, which a file has as {_nested(elsewhere)}?"
-    return f"here may stand {listed(names, 'and')}"
+    return f"allowed here: {listed(names, 'and')}"
 
 
 def _nearest(name: str, spellings: Iterable[tuple[str, str]]) -> tuple[float, str | None]:

@@ -85,13 +85,13 @@ ROWS = (
         "tools.loopDetection.warningThreshold",
         thresholds.DEFAULT_WARNING_THRESHOLD,
         "lower",
-        "so many, and the next one is a warning",
+        "after so many equal calls the next one is warned of",
     ),
     Row(
         "tools.loopDetection.criticalThreshold",
         thresholds.DEFAULT_CRITICAL_THRESHOLD,
         "lower",
-        "so many, and the next one is refused; always above the warning",
+        "after so many equal calls with equal results the next one is refused; always above the warning",
     ),
     Row(
         "tools.loopDetection.unknownToolThreshold",
