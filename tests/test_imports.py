@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 CORE = {"core", "turnguard_protocol"}
-SUPPORT = {"settings", "framing", "client", "transcript", "recording", "prose", "sealing", "process", "told"}
+SUPPORT = {"settings", "framing", "client", "transcript", "recording", "prose", "sealing", "process", "told", "appended"}
 FACES = {"service", "acp", "headless"}
 
 MAY_KNOW = {
@@ -25,11 +25,12 @@ MAY_KNOW = {
     "framing": CORE,
     "client": CORE | {"framing"},
     "transcript": CORE,
-    "recording": CORE | {"sealing"},
+    "appended": set[str](),
+    "recording": CORE | {"appended", "sealing"},
     "sealing": CORE,
     "prose": CORE,
     "process": set[str](),
-    "told": set[str](),
+    "told": {"appended"},
     **{face: CORE | SUPPORT | {"turnguard"} for face in FACES},
     "demo": CORE | {"client", "turnguard"},
     "commands": CORE | SUPPORT | {"turnguard", "acp", "headless"},

@@ -6,13 +6,13 @@ transcript equal things stay equal, and nothing can be compared with another. Na
 sub-command of shell calls are in the clear.
 """
 
-import os
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from turnguard.appended import append, open_to_append
 from turnguard.core.identify import identify
 from turnguard.sealing import Sealing
 from turnguard_protocol.events import Event, ToolCalls
@@ -48,9 +48,10 @@ class Transcript:
 def open_transcript(file: Path, say: Callable[[str], None]) -> Transcript:
     """A transcript at the end of a file, which only its owner can read. Raises OSError when it cannot be opened.
 
-    `say` is called once should it not be writable some day.
+    It must be a regular file: lines are written while others wait. `say` is called once should it not be writable some
+    day.
     """
-    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    fd = open_to_append(file)
     is_broken = False
 
     def write(line: bytes) -> None:
@@ -58,7 +59,7 @@ def open_transcript(file: Path, say: Callable[[str], None]) -> Transcript:
         if is_broken:
             return
         try:
-            os.write(fd, line)
+            append(fd, line)
         except OSError as error:
             is_broken = True
             say(f"turnguard: the transcript ends here, it cannot be written: {error.strerror}")

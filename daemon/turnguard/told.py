@@ -4,12 +4,13 @@ A client may not read stderr, and then a pipe is full one day; so the writing ha
 much is dropped.
 """
 
-import os
 import threading
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Full, Queue
+
+from turnguard.appended import append, open_to_append
 
 STDERR = 2
 
@@ -21,11 +22,13 @@ END_SECONDS = 0.5
 
 
 class Told:
-    """Says lines and logs them, from `start` on. Raises OSError when the file cannot be opened; it is appended to."""
+    """Says lines and logs them, from `start` on.
+
+    Raises OSError when the file cannot be opened, or is no regular one; it is appended to.
+    """
 
     def __init__(self, log: Path | None = None) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        self._log = None if log is None else os.open(log, flags, 0o600)
+        self._log = None if log is None else open_to_append(log)
         self._lines: Queue[tuple[int, bytes] | None] = Queue(MAX_WAITING)
         self._thread = threading.Thread(target=self._write, name="told", daemon=True)
 
@@ -56,4 +59,4 @@ class Told:
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
             with suppress(OSError):
-                os.write(*line)
+                append(*line)

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from tests.acp.play import Play, error_of, notification, request, result_of, session_update
+from tests.acp.play import HALTING, Play, error_of, notification, request, result_of, session_update
 from turnguard.acp.ask import OPTIONS
 
 CANCEL_SESSION = notification("session/cancel", {"sessionId": "s"})
@@ -40,7 +41,6 @@ def test_the_question_says_what_repeats_and_what_can_be_done() -> None:
     assert [option["name"] for option in params["options"]] == [
         "Stop",
         "Continue once",
-        "Raise the cap",
         "Stop guarding this session",
     ]
     assert {option["kind"] for option in params["options"]} == {"reject_once", "allow_once", "allow_always"}
@@ -110,11 +110,10 @@ def test_a_client_that_cannot_ask_means_stop() -> None:
     assert play.cancels() == 1
 
 
-@pytest.mark.parametrize("option", ["continueOnce", "raiseCap"])
-def test_continue_once_lets_the_turn_go_on_until_it_is_stuck_again(option: str) -> None:
+def test_continue_once_lets_the_turn_go_on_until_it_is_stuck_again() -> None:
     play, asked_for = asked()
     play.forget()
-    choose(play, option, asked_for["id"])
+    choose(play, "continueOnce", asked_for["id"])
     assert card(play, asked_for["id"]) == ["completed"]
     assert play.at_agent == []
     for _ in range(4):
@@ -123,6 +122,55 @@ def test_continue_once_lets_the_turn_go_on_until_it_is_stuck_again(option: str) 
     play.loop()
     assert question(play)["id"] != asked_for["id"]
     assert not play.cancels()
+
+
+CAPPED = msgspec.structs.replace(HALTING, max_tool_calls_per_turn=10, is_cap_explicit=True)
+
+
+def text_of(asked_for: dict[str, Any]) -> str:
+    (content,) = asked_for["params"]["toolCall"]["content"]
+    return content["content"]["text"]
+
+
+def capped() -> Play:
+    """A session in which the question about a cap of 10 calls is open."""
+    play = Play(on_loop="ask", settings=CAPPED).start()
+    play.prompt(1)
+    for number in range(11):
+        play.call({"path": str(number)}, output=str(number))
+    return play
+
+
+def test_past_a_cap_it_can_be_raised_and_that_comes_first() -> None:
+    asked_for = question(capped())
+    names = [option["name"] for option in asked_for["params"]["options"]]
+    assert names == ["Raise the cap", "Continue once", "Stop", "Stop guarding this session"]
+    assert text_of(asked_for).startswith("This turn came to your cap of 10 tool calls: it has made 11. Go on?")
+
+
+def test_a_cap_that_was_let_pass_once_is_still_the_one_that_was_set() -> None:
+    play = capped()
+    choose(play, "continueOnce")
+    while len([each for each in play.at_client if each.get("method") == "session/request_permission"]) == 1:
+        number = play.sessions["s"].turns.guard.status().totals.tool_calls
+        play.call({"path": str(number)}, output=str(number))
+    assert "your cap of 10 tool calls" in text_of(question(play))
+    choose(play, "stop")
+    assert "the cap that was set is 10" in play.texts()[-1]
+
+
+def test_raise_the_cap() -> None:
+    play = capped()
+    choose(play, "raiseCap")
+    for number in range(11, 16):
+        play.call({"path": str(number)}, output=str(number))
+    assert play.sessions["s"].state == "running"
+
+
+def test_what_is_not_offered_cannot_be_chosen() -> None:
+    play, asked_for = asked()
+    choose(play, "raiseCap", asked_for["id"])
+    assert play.cancels() == 1
 
 
 def test_stop_guarding_this_session() -> None:

@@ -184,6 +184,81 @@ def test_the_agent_ends_and_nobody_was_stopped() -> None:
     assert play.proxy.agent_gone(play.now) is None
 
 
+NESTED = b"[" * 3_000 + b"]" * 3_000
+
+UNREADABLE_ANSWERS = {
+    "NaN": b'{"jsonrpc":"2.0","id":1,"result":{"stopReason":"cancelled","_meta":{"cost":NaN}}}\n',
+    "deep": b'{"jsonrpc":"2.0","id":1,"result":{"stopReason":"cancelled","_meta":{"x":%b}}}\n' % NESTED,
+    "deep, its id behind": b'{"jsonrpc":"2.0","result":{"_meta":{"x":%b,"id":5}},"id":1}\n' % NESTED,
+    "deep, half a character": b'{"id":1,"result":{"a":"\\ud800","b":%b}}\n' % (b"[" * 600 + b"]" * 600),
+    "byte order mark": b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{"stopReason":"cancelled"}}\n',
+    "a number of 5000 digits": b'{"jsonrpc":"2.0","id":1,"error":{"code":%b,"message":"x"}}\n' % (b"9" * 5_000),
+    "no UTF-8": b'{"jsonrpc":"2.0","id":1,"result":{"stopReason":"cancelled","_meta":{"x":"\xff"}}}\n',
+    "broken off": b'{"jsonrpc":"2.0","id":1,"result":{"stopReason":"canc\n',
+}
+
+
+@pytest.mark.parametrize("line", UNREADABLE_ANSWERS.values(), ids=UNREADABLE_ANSWERS)
+def test_t19_an_answer_that_cannot_be_read_is_one_answer_all_the_same(line: bytes) -> None:
+    play = Play().halted(1)
+    play.agent(line)
+    (answer,) = play.answers_to(1)
+    assert answer["result"]["stopReason"] == "max_turn_requests"
+    assert play.proxy.said == []
+    play.wait(2 * GRACE)
+    assert len(play.answers_to(1)) == 1
+    assert len([each for each in play.at_client if "method" not in each]) == 1
+    assert play.prompt(2) is not None, "with the note, and at once"
+    assert play.at_agent[-1]["id"] == 2
+
+
+def test_t19_unread_answers_to_others_and_unread_requests_pass() -> None:
+    play = Play().halted(1)
+    for line in (
+        UNREADABLE_ANSWERS["deep"].replace(b'"id":1', b'"id":2'),
+        UNREADABLE_ANSWERS["deep"].replace(b'"id":1', b'"id":"1"'),
+        UNREADABLE_ANSWERS["deep"].replace(b'"id":1', b'"id":1,"method":"x"'),
+    ):
+        assert play.agent(line) is None
+    assert play.proxy.unread("agent", b'{"jsonrpc":"2.0","method":"x","params":{"result":"', 0) is None
+    assert play.proxy.unread("client", b'{"jsonrpc":"2.0","id":1,"result":"', 0) is None
+
+
+@pytest.mark.parametrize("start", [b'{"jsonrpc":"2.0","id":1,"result":{"x":"', b'{"jsonrpc":"2.0","result":{"x":"'])
+def test_t19_an_answer_that_is_too_long_to_be_read_is_replaced(start: bytes) -> None:
+    play = Play().halted(1)
+    route = play.proxy.unread("agent", start, play.now)
+    assert route is not None
+    assert json.loads(route.to_client[-1])["result"]["stopReason"] == "max_turn_requests"
+    play.wait(2 * GRACE)
+    assert play.answers_to(1) == []
+
+
+def test_t19_whose_answer_a_long_one_is_must_be_certain() -> None:
+    play = Play().halted(1)
+    play.client(request("other", "_other/method", {}))
+    assert play.proxy.unread("agent", b'{"jsonrpc":"2.0","result":{"x":"', play.now) is None
+
+
+@pytest.mark.parametrize("reused", [{"tool": "a\ud800b"}, {"session": "\ud83d"}, {"meta": "\ud800"}])
+def test_t19_half_a_character_anywhere_is_written_back(reused: dict[str, str]) -> None:
+    play, session = Play(), reused.get("session", "s")
+    play.start(session)
+    play.prompt(1, session)
+    for number in range(6):
+        call = {"toolCallId": f"c{number}", "name": reused.get("tool", "look"), "rawInput": {"a": 1}}
+        play.agent(session_update(session, "tool_call", title="t", **call))
+        update = {"toolCallId": f"c{number}", "status": "completed", "rawOutput": "x"}
+        play.agent(session_update(session, "tool_call_update", **update))
+    play.agent(result_of(1, {**CANCELLED, "_meta": {"x": reused.get("meta", "")}}))
+    (answer,) = play.answers_to(1)
+    assert answer["result"]["stopReason"] == "max_turn_requests"
+    assert answer["result"]["_meta"]["x"] == reused.get("meta", "")
+    play.client(request(2, "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "\ud800"}]}))
+    assert len(play.at_agent[-1]["params"]["prompt"]) == 2
+    assert play.proxy.said == []
+
+
 # --- T20 --------------------------------------------------------------------------------------------------------------
 
 
@@ -324,6 +399,15 @@ def test_t20_an_id_used_again_is_not_granted_by_a_stale_click() -> None:
     assert play.client(yes) is None
 
 
+def test_t20_a_permission_that_cannot_be_read_is_answered_during_a_halt() -> None:
+    play = Play().halted(1)
+    play.forget()
+    deep = b'{"jsonrpc":"2.0","id":9,"method":"session/request_permission","params":{"sessionId":"s","toolCall":'
+    play.agent(deep + b'{"toolCallId":"d","rawInput":%b},"options":[]}}\n' % NESTED)
+    assert play.at_client == []
+    assert play.at_agent == [result_of(9, PERMISSION_CANCELLED)]
+
+
 # --- T21 --------------------------------------------------------------------------------------------------------------
 
 TERMINAL = {"sessionId": "s", "terminalId": "t"}
@@ -394,6 +478,73 @@ def test_words_pass_while_the_agent_stops() -> None:
     assert play.agent(chunk("I was told to stop")) is None
     play.open_call()
     assert len(play.texts()) == 3  # the warning, the explanation, the agent's
+
+
+@pytest.mark.parametrize("way", ["session/load", "session/resume"])
+def test_the_past_of_a_session_passes_though_a_stopped_turn_of_it_never_ended(way: str) -> None:
+    play = Play().halted(1)
+    play.wait(GRACE)
+    play.client(request("load", way, {"sessionId": "s", "cwd": "/project", "mcpServers": []}))
+    for update in (
+        chunk("history"),
+        session_update("s", "tool_call", toolCallId="past", name="look", title="t"),
+        session_update("s", "tool_call_update", toolCallId="past", status="in_progress"),
+    ):
+        assert play.agent(update) is None
+    play.agent(result_of("load", {}))
+    play.forget()
+    play.agent(chunk("late"))
+    assert play.at_client == []
+
+
+@pytest.mark.parametrize("method", ["session/close", "session/delete"])
+def test_a_session_that_is_closed_has_no_stopped_turn_any_more(method: str) -> None:
+    play = Play().halted(1)
+    play.wait(GRACE)
+    play.prompt("held")
+    play.client(request("close", method, {"sessionId": "s"}))
+    play.agent(result_of("close", {}))
+    assert len(play.answers_to("close")) == 1
+    if method == "session/close":
+        assert play.answers_to("held")[0]["result"] == CANCELLED
+        assert "s" not in play.sessions
+        assert play.proxy.next_tick is None
+    else:
+        assert play.at_agent[-1]["id"] == "held"
+    play.forget()
+    play.agent(result_of(1, CANCELLED))
+    assert play.at_client == []
+
+
+def test_a_close_that_is_answered_during_a_halt_ends_it() -> None:
+    play = Play().halted(1)
+    play.client(request("close", "session/close", {"sessionId": "s"}))
+    play.agent(result_of("close", {}))
+    (answer,) = play.answers_to(1)
+    assert answer["result"]["stopReason"] == "cancelled"
+    assert len(play.answers_to("close")) == 1
+    assert "s" not in play.sessions
+    play.agent(result_of(1, CANCELLED))
+    play.wait(2 * GRACE)
+    assert len(play.answers_to(1)) == 1
+
+
+def test_a_close_that_fails_ends_no_halt() -> None:
+    play = Play().halted(1)
+    play.client(request("close", "session/close", {"sessionId": "s"}))
+    assert play.agent(error_of("close", -32603)) is None
+    assert play.sessions["s"].state == "stopping"
+
+
+def test_a_prompt_that_waits_under_an_id_that_was_used_before_is_not_answered_by_the_late_answer() -> None:
+    play = Play().halted(1)
+    play.wait(GRACE)
+    play.prompt(1)
+    play.forget()
+    play.agent(result_of(1, CANCELLED))
+    assert play.at_client == []
+    assert play.at_agent[-1]["id"] == 1
+    assert play.agent(result_of(1, {"stopReason": "end_turn"})) is None
 
 
 # --- T22 --------------------------------------------------------------------------------------------------------------
@@ -865,7 +1016,9 @@ def test_a_warning_is_told_once_as_a_short_message_after_the_line_that_showed_it
     for _ in range(CALLS_TO_WARNING):
         play.call()
     (text,) = play.texts()
-    assert text.startswith("\n\nWarning: no new evidence.")
+    assert text.startswith('\n\nturnguard: this turn may be stuck: "look" has now given this same result 4 times')
+    assert "If that goes on, it will be stopped." in text
+    assert "points" not in text
     assert [status_of(each) for each in play.at_client][-3:] == ["in_progress", None, "completed"]
     assert play.at_agent[-1]["id"] == 1
 
@@ -877,8 +1030,9 @@ def test_on_loop_warn_stops_nothing_and_tells_each_once() -> None:
         play.call()
     assert [message["id"] for message in play.at_agent] == [1]
     warned, halted = play.texts()
-    assert "Warning: no new evidence" in warned
-    assert "Warning: " in halted
+    assert "turnguard: this turn may be stuck: " in warned
+    assert "will be stopped" not in warned
+    assert "turnguard: this turn may be stuck: " in halted
     assert "turnguard only warns here (--on-loop warn), so the turn goes on." in halted
     assert play.agent(result_of(1, {"stopReason": "end_turn"})) is None
 

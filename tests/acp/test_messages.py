@@ -1,5 +1,7 @@
 """Lines are read as far as they are looked at, whatever else is in them."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -8,20 +10,24 @@ from msgspec import UNSET, Raw
 
 from tests.acp.shapes import call, decoded, later, line, permission, seen
 from turnguard.acp.messages import (
+    MAX_SLOW_BYTES,
     AgentInfo,
     Initialized,
     PermissionRequest,
     TerminalOutput,
+    UndecodedRequest,
     UndecodedUpdate,
     Update,
     decode,
     entries,
+    may_answer,
     member,
     members,
     plain,
     raw_of,
     read,
     text,
+    unread_id,
 )
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -116,14 +122,64 @@ def test_bytes_that_are_no_utf8_do_not_blind() -> None:
 # --- what cannot be read ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("told", "kind"), [(call, "tool_call"), (later, "tool_call_update"), (permission, "tool_call")]
-)
+@pytest.mark.parametrize(("told", "kind"), [(call, "tool_call"), (later, "tool_call_update")])
 def test_a_call_nested_too_deep_is_told_as_a_call(told: object, kind: str) -> None:
     assert callable(told)
     update = seen(line(told("c", rawInput="X")).replace(b'"X"', DEEP))
     assert isinstance(update, UndecodedUpdate)
     assert (update.kind, update.tool_call_id) == (kind, "c")
+
+
+def test_a_permission_that_is_nested_too_deep_can_be_answered() -> None:
+    message = decoded(line(permission("c", rawInput="X")).replace(b'"X"', DEEP))
+    assert isinstance(message.params.tool_call, UndecodedRequest)
+    assert (message.method, message.id, message.params.session_id) == ("session/request_permission", 0, "s")
+    assert message.params.tool_call.tool_call_id == "c"
+
+
+@pytest.mark.parametrize(
+    ("told", "request_id"),
+    [
+        (b'{"jsonrpc":"2.0","id":9,"result":[1,', 9),
+        (b'{"result":{"id":5,"x":[]},"id":"a\\"b"}\r\n', 'a"b'),
+        (b'{"a":"\\"id\\":7","id":3,"result":', 3),
+        (b'\xef\xbb\xbf{"id" : -1,"result":{', -1),
+        (b'{"result":{"id":5}}', None),
+        (b'{"id":1.5,"result":{', None),
+        (b'{"result":[{"x":1,"id":4}', None),
+        (b"", None),
+    ],
+)
+def test_the_id_of_what_cannot_be_read_is_believed_where_it_is_certain(told: bytes, request_id: Any) -> None:
+    assert unread_id(told) == request_id
+
+
+def test_only_what_names_no_method_may_answer() -> None:
+    assert may_answer(b'{"id":1,"result":')
+    assert may_answer(b'{"error":{},"id":1')
+    assert not may_answer(b'{"id":1,"method":"x","params":{"result":')
+    assert not may_answer(b'{"id":1}')
+
+
+@pytest.mark.parametrize("told", [b'{"method":"x","id":7,"params":{"n":NaN}}', b'\xef\xbb\xbf{"method":"x","id":7}'])
+def test_what_clients_may_take_though_it_is_no_json_is_read(told: bytes) -> None:
+    message = decoded(told)
+    assert (message.method, message.id) == ("x", 7)
+
+
+def test_a_number_that_json_does_not_have_is_null_among_arguments() -> None:
+    told = line(call("c", rawInput={"a": "X"})).replace(b'"X"', b"-Infinity")
+    assert plain(seen(told).raw_input) == {"a": None}
+
+
+def test_calls_that_are_numbered_have_the_number_for_an_id() -> None:
+    assert seen(line(call("X")).replace(b'"X"', b"12")).tool_call_id == "12"
+    assert seen(line(call("X")).replace(b'"X"', b"true")).tool_call_id is None
+
+
+def test_a_very_long_line_is_read_though_it_holds_half_a_character() -> None:
+    update = seen(line(later("c", status="completed", rawOutput="X")).replace(b"X", LONE[1:-1] + b"x" * MAX_SLOW_BYTES))
+    assert (update.tool_call_id, update.status) == ("c", "completed")
 
 
 def test_a_call_that_is_no_json_is_told_with_its_session() -> None:

@@ -1,6 +1,7 @@
 """Whose line it is, and that nothing is changed where nothing was found (T1, T2, T27 and T29 of acp-proxy.md)."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.acp.play import (
     Play,
     chunk,
     error_of,
+    line_of,
     notification,
     permission,
     prompt,
@@ -17,6 +19,7 @@ from tests.acp.play import (
     result_of,
     session_update,
 )
+from turnguard.acp import connection
 from turnguard.acp.proxy import Proxy
 from turnguard_protocol.verdicts import Action
 
@@ -213,12 +216,41 @@ def test_a_call_that_names_no_session_is_counted_where_there_is_no_doubt(is_alon
     assert play.guards["s"].status().totals.tool_calls == is_alone
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: b"\xef\xbb\xbf" + line,
+        lambda line: b"  [" + line.strip() + b"]\n",
+        lambda line: b"\xef\xbb\xbf [" + line.strip() + b"]\n",
+        lambda line: line.replace(b'"path": "a"', b'"path": NaN'),
+        lambda line: line.replace(b'"path": "a"', b'"path": ' + b"[" * 600 + b"]" * 600),
+        lambda line: line.replace(b'"toolCallId": "call ', b'"toolCallId": 1').replace(b'", "title"', b', "title"'),
+    ],
+)
+def test_t27_a_loop_in_lines_that_are_hard_to_read_is_a_loop(change: Callable[[bytes], bytes]) -> None:
+    play = Play().start()
+    play.prompt(1)
+    for number in range(3 * CALLS_TO_HALT):
+        call = {"toolCallId": f"call {number}", "title": "Looking", "name": "look", "rawInput": {"path": "a"}}
+        play.agent(change(line_of(session_update("s", "tool_call", status="in_progress", **call))))
+    assert play.sessions["s"].turns.guard.status().totals.max_key_repeat >= CALLS_TO_HALT
+
+
+def test_sessions_are_bounded_though_all_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MAX_SESSIONS", 3)
+    play = Play().halted(1, "s")
+    for number in range(2, 6):
+        play.prompt(number, f"s{number}")
+    assert list(play.sessions) == ["s", "s4", "s5"]
+    assert play.agent(result_of(2, CANCELLED)) is None
+
+
 def test_what_cannot_be_read_is_counted_in_the_status() -> None:
     play = Play().start()
     for line in (b"not json\n", b"\n", b"\r\n"):
         play.agent(line)
-    play.proxy.unread("agent")
-    play.proxy.unread("client")
+    assert play.proxy.unread("agent", b'{"method":', 0) is None
+    assert play.proxy.unread("client", b'{"method":', 0) is None
     play.client(request("x", "_turnguard/status", {}))
     assert play.answers_to("x")[0]["result"]["unread"] == 2
 

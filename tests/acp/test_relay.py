@@ -37,6 +37,7 @@ class Passing:
         self.unread_from: list[Direction] = []
         self.ends: list[str] = []
         self.last_words: Route | None = None
+        self.in_place_of_unread: Route | None = None
         self._client = client
         self._agent = agent
 
@@ -48,8 +49,9 @@ class Passing:
         self.agent_lines.append(line)
         return self._agent(line)
 
-    def unread(self, direction: Direction) -> None:
+    def unread(self, direction: Direction, start: bytes, now: float) -> Route | None:
         self.unread_from.append(direction)
+        return self.in_place_of_unread
 
     def tick(self, now: float) -> Route | None:
         self.next_tick = None
@@ -320,6 +322,36 @@ def test_nothing_is_put_into_the_midst_of_a_long_line(wire: Wire) -> None:
     assert wired.at_client(1_000) == b"y" * 1_000
     os.write(wired.agent_writes, b"z\n2\n")
     assert wired.at_client(11) == b"z\nanswer\n2\n"
+
+
+def test_what_stands_in_for_a_long_line_is_put_once_and_the_line_goes_nowhere(wire: Wire) -> None:
+    proxy = Passing()
+    proxy.in_place_of_unread = Route(to_client=[b"instead\n"])
+    wired = wire(proxy, observed_bytes=3 * BLOCK_BYTES)
+    write(wired.agent_writes, b"1\n" + b"x" * (8 * BLOCK_BYTES) + b"\n2\n")
+    assert wired.at_client(12) == b"1\ninstead\n2\n"
+
+
+@pytest.mark.parametrize("what", ["client_in", "client_out"])
+def test_pipes_that_somebody_made_nonblocking_are_waited_for(what: str) -> None:
+    client_in, client_writes = os.pipe()
+    client_reads, client_out = os.pipe()
+    agent_reads, agent_in = os.pipe()
+    agent_out, agent_writes = os.pipe()
+    os.set_blocking(client_in if what == "client_in" else client_out, False)
+    relay = Relay(Passing(), Ends(client_in, client_out, agent_in, agent_out), lambda: None, lambda words: None)
+    relay.start()
+    lines = b"x" * 999 + b"\n"
+    write(agent_writes, lines * 1_000)
+    wait_until(lambda: relay.to_client[1] > 0)
+    os.write(client_writes, b"late\n")
+    assert read(agent_reads, 5) == b"late\n"
+    assert read(client_reads, 1_000_000) == lines * 1_000
+    for fd in (client_writes, agent_writes):
+        os.close(fd)
+    wait_until(lambda: relay.is_all_told)
+    for fd in (client_reads, agent_reads):
+        os.close(fd)
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------------

@@ -188,6 +188,72 @@ def test_a_prompt_that_was_fed_into_the_running_turn_is_never_answered_and_holds
     assert not play.cancels()
 
 
+@pytest.mark.parametrize("reason", ["end_turn", "cancelled", "refusal"])
+def test_a_prompt_that_goes_on_after_a_later_one_was_answered_is_guarded(reason: str) -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.call()
+    play.prompt(2)
+    play.agent(result_of(2, {"stopReason": reason}))
+    assert play.sessions["s"].state == "idle"
+    play.loop()
+    assert play.cancels() == 1
+    play.agent(result_of(1, END_TURN))
+    assert play.answers_to(1)[0]["result"]["stopReason"] == "max_turn_requests"
+    ended = "cancelled" if reason == "cancelled" else "completed"
+    assert turns_of(play.guards["s"]) == ["user", ended, "user", "cancelled"]
+
+
+def test_a_prompt_that_is_answered_after_a_later_one_is_over() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.prompt(2)
+    play.agent(result_of(2, END_TURN))
+    assert play.agent(result_of(1, END_TURN)) is None
+    play.loop()
+    assert not play.cancels()
+
+
+def test_only_a_new_call_takes_a_prompt_up_again() -> None:
+    play = Play(agent="codex").start()
+    play.prompt(1)
+    known = play.open_call()
+    play.prompt(2)
+    play.agent(result_of(2, END_TURN))
+    play.agent(session_update("s", "tool_call_update", toolCallId=known, status="completed"))
+    play.agent(session_update("s", "tool_call", toolCallId="mcp_startup.x", title="Starting", status="in_progress"))
+    play.agent(session_update("s", "usage_update", used=1, size=2))
+    assert play.sessions["s"].state == "idle"
+    play.open_call()
+    assert play.sessions["s"].state == "running"
+
+
+def test_what_the_user_cancelled_is_not_taken_up_again() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.prompt(2)
+    play.agent(result_of(2, END_TURN))
+    play.client(notification("session/cancel", {"sessionId": "s"}))
+    play.open_call()
+    assert play.sessions["s"].state == "idle"
+
+
+LOAD = request("load", "session/load", {"sessionId": "s", "cwd": "/project", "mcpServers": []})
+
+
+def test_t16_a_load_that_is_never_answered_does_not_keep_the_guard_off() -> None:
+    prompted = Play().start()
+    prompted.client(LOAD)
+    prompted.prompt(1)
+    cancelled = Play().start()
+    cancelled.prompt(1)
+    cancelled.client(LOAD)
+    cancelled.client(notification("$/cancel_request", {"requestId": "load"}))
+    for play in (prompted, cancelled):
+        play.loop()
+        assert play.cancels() == 1
+
+
 def test_a_second_prompt_that_is_refused_ends_no_turn() -> None:
     play = Play().start()
     play.prompt(1)

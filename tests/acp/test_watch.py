@@ -11,14 +11,14 @@ from time import monotonic, thread_time
 
 import pytest
 
-from tests.acp.test_relay import Passing, read
+from tests.acp.test_relay import Passing, read, write
 from tests.e2e.daemon import DEADLINE, wait_until
 from tests.e2e.relayed import agent, is_running, pid_in
 from turnguard.acp import watch as watch_module
 from turnguard.acp.child import Child
 from turnguard.acp.outgoing import Route
 from turnguard.acp.relay import Ends, Relay
-from turnguard.acp.watch import Signals, Watch
+from turnguard.acp.watch import Signals, Unchanged, Watch
 from turnguard.process import Waker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -50,7 +50,7 @@ class Watched:
         self.signals, self.waker = Untouched(), InThread()
         ends = Ends(client_in, client_out, self.child.stdin, self.child.stdout)
         self.relay = Relay(proxy, ends, self.waker.wake, lambda words: None)
-        self.watch = Watch(self.relay, self.child, self.waker, self.signals, client_out)
+        self.watch = Watch(self.relay, self.child, self.waker, self.signals, ends)
         self.code: int | None = None
         self.cpu = 0.0
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -69,6 +69,10 @@ class Watched:
         self.waker.wake()
         self.thread.join(0.02)
         return not self.thread.is_alive()
+
+    def close_client_in(self) -> None:
+        self.open.discard(self.client_writes)
+        os.close(self.client_writes)
 
     def close(self) -> None:
         if self.thread.is_alive():
@@ -180,6 +184,49 @@ def test_an_agent_that_is_to_be_killed_is_and_what_it_started_too(
     assert is_running(neighbour.pid), "the process group is the client's"
     neighbour.kill()
     neighbour.wait(DEADLINE)
+
+
+LINE = b"x" * 999 + b"\n"
+
+
+def test_a_client_that_left_more_than_the_agent_takes_is_gone_for_both(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "TERM_SECONDS", 0.3)
+    watched = start(Passing(), ["sleep", "600"])
+    write(watched.client_writes, LINE * 300).join(DEADLINE)
+    watched.close_client_in()
+    assert watched.exit_code() == 128 + signal.SIGTERM
+
+
+def test_it_is_noticed_how_long_something_stays_the_same() -> None:
+    left = Unchanged()
+    assert [left.seconds(seen, now) for seen, now in ((1, 5.0), (1, 6.0), (2, 7.0), (2, 9.5), (1, 9.75))] == [
+        0.0,
+        1.0,
+        0.0,
+        2.5,
+        0.0,
+    ]
+
+
+def test_a_client_that_wants_an_end_and_reads_nothing_is_not_waited_for(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "TERM_SECONDS", 0.1)
+    monkeypatch.setattr(watch_module, "KILL_SECONDS", 0.5)
+    watched = start(Passing(), ["yes"])
+    wait_until(lambda: watched.relay.to_client[0] > 0)
+    watched.close_client_in()
+    assert watched.exit_code() == 128 + signal.SIGTERM
+
+
+def test_what_the_agent_left_running_may_not_write_on_for_ever(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "CHATTER_SECONDS", 0.5)
+    script = "echo first; (while echo more; do sleep 0.05; done) & exit 3"
+    watched = start(Passing(), ["sh", "-c", script])
+    assert watched.exit_code() == 3
+    assert read(watched.client_reads, 6) == b"first\n"
 
 
 def test_after_the_clients_end_come_sigterm_and_sigkill(

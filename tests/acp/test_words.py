@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from turnguard.acp import words
-from turnguard.core.messages import WHAT_HAPPENED, WHAT_HAPPENED_FOR
+from turnguard.acp.options import OnLoop
+from turnguard.core.messages import BLIND_LAST_CHANCE, LAST_CHANCE, WHAT_HAPPENED, WHAT_HAPPENED_FOR, daemon_error
 from turnguard_protocol.verdicts import Action, Finding, Totals, Verdict
 
 TOTALS = Totals(101, 50, 60, 20, "edit")
@@ -60,16 +61,85 @@ def test_the_log_names_a_halt_in_one_line() -> None:
     assert told == 'halted: session "s1", g no_new_evidence call, tool "xy", count 101'
 
 
-def test_a_warning_takes_the_guards_own_words_where_they_are_its() -> None:
-    first, second = finding(action=Action.WARN), finding("unknown_tool_repeat", action=Action.WARN)
-    told = verdict(first, second)
-    assert words.warning(first, told, is_only_told=False) == "The first."
-    assert words.warning(second, told, is_only_told=False).startswith('Warning: "edit" does not exist')
+LIMITS = [("turn_tool_call_cap", "explicit_cap"), ("turn_tool_call_cap", "backstop"), ("max_steps_per_turn", "")]
 
 
-def test_the_explanation_names_the_setting_where_there_is_one() -> None:
-    assert words.explanation(finding(setting="a.b"), TOTALS).endswith(" Setting: a.b.")
+def test_the_note_after_a_limit_does_not_speak_of_repetition() -> None:
+    told = words.note(finding("turn_tool_call_cap", reason="explicit_cap"), TOTALS)
+    assert "was stopped at its limit of 100 tool calls, not for repeating itself. Go on from where you were." in told
+    assert "will not help" in words.note(finding("turn_tool_call_cap", reason="stuck"), TOTALS)
+
+
+@pytest.mark.parametrize(("loop_type", "reason"), LIMITS)
+def test_nothing_that_is_said_of_a_limit_speaks_of_repetition(loop_type: str, reason: str) -> None:
+    limited = finding(loop_type, reason=reason)
+    for told in (
+        words.note(limited, TOTALS).replace("not for repeating itself", ""),
+        words.error(limited, TOTALS)["message"],
+        words.question(limited, TOTALS, 60),
+        words.warning(limited, verdict(limited), on_loop="warn"),
+    ):
+        assert not re.search("stuck|repeat|will not help", told)
+
+
+def test_the_error_says_which_limit_it_was_and_keeps_its_words_for_loops() -> None:
+    capped = words.error(finding("turn_tool_call_cap", reason="explicit_cap"), TOTALS)
+    assert capped["message"] == (
+        "turnguard stopped this turn: the turn came to 101 tool calls, and the cap that was set is 100. "
+        "The session goes on with the next prompt."
+    )
+    assert capped["data"] == daemon_error("turn_tool_call_cap")["data"]
+    assert words.error(finding(), TOTALS) == daemon_error("generic_repeat")
+
+
+def test_the_question_about_a_cap_names_the_cap() -> None:
+    told = words.question(finding("turn_tool_call_cap", reason="explicit_cap"), TOTALS, 60)
+    assert told.startswith("This turn came to your cap of 100 tool calls: it has made 101. Go on?")
+    stuck = words.question(finding("turn_tool_call_cap", reason="stuck"), TOTALS, 60)
+    assert stuck.startswith("This turn seems to be stuck")
+
+
+@pytest.mark.parametrize(
+    ("on_loop", "model_message", "follows"),
+    [
+        ("halt", LAST_CHANCE, " If that goes on, it will be stopped."),
+        ("halt", BLIND_LAST_CHANCE, " If that goes on, it will be stopped."),
+        ("halt", "", ""),
+        ("ask", LAST_CHANCE, " If that goes on, you will be asked whether to stop it."),
+        ("warn", LAST_CHANCE, ""),
+    ],
+)
+def test_a_warning_says_who_speaks_and_what_follows(on_loop: OnLoop, model_message: str, follows: str) -> None:
+    warned = verdict(finding("unknown_tool_repeat", action=Action.WARN))
+    warned.model_message = model_message
+    told = words.warning(warned.findings[0], warned, on_loop=on_loop)
+    fact = '"edit" does not exist and was called 101 times'
+    assert told == f"turnguard: this turn may be stuck: {fact}.{follows}"
+
+
+def test_a_refusal_says_where_it_is_one() -> None:
+    refused = verdict(finding("unknown_tool_repeat", action=Action.BLOCK))
+    told = words.warning(refused.findings[0], refused, on_loop="halt")
+    assert told.endswith("It is refused where the agent asks for permission.")
+    told = words.warning(refused.findings[0], refused, on_loop="warn")
+    assert told.endswith("turnguard only warns here (--on-loop warn), so the turn goes on.")
+
+
+def test_in_shadow_a_warning_takes_the_words_of_the_core() -> None:
+    watched = verdict(finding(action=Action.HALT))
+    watched.action = Action.ALLOW
+    assert words.warning(watched.findings[0], watched, on_loop="halt") == "The first."
+
+
+def test_the_explanation_names_the_setting_where_there_is_one_and_the_choice() -> None:
+    choice = " To be asked or only warned: turnguard acp --on-loop ask or warn."
+    assert words.explanation(finding(setting="a.b"), TOTALS).endswith(f" Setting: a.b.{choice}")
     assert "Setting" not in words.explanation(finding(), TOTALS)
+    assert "--on-loop" not in words.explanation(finding(), TOTALS, because="stop")
+
+
+def test_a_second_halt_keeps_the_way_on() -> None:
+    assert "You can go on with another message." in words.explanation(finding(), TOTALS, is_again=True)
 
 
 def test_a_tool_cannot_speak_for_turnguard() -> None:

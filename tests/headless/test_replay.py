@@ -156,3 +156,13 @@ def test_events_that_cannot_be_taken_are_left_out() -> None:
     broken = Told(ToolCalls([Call("Bash", "deep", args=Raw(deep))]), message="m9")
     [turn] = replay(told([[*lines, broken, *step(2, "cat x")]]), settings())
     assert turn.calls == 2
+
+
+def test_what_a_model_says_of_a_command_is_no_part_of_it() -> None:
+    lines: list[Told] = []
+    for number in range(8):
+        args = Raw(f'{{"command":"npm test","description":"Try number {number}"}}'.encode())
+        lines.append(Told(ToolCalls([Call("Bash", f"c{number}", args)]), message=f"m{number}"))
+        lines.append(Told(ToolResults([Result(f"c{number}", output=Raw(b'"1 failing"'))])))
+    [turn] = replay(lines, settings())
+    assert (len(turn.repeats()), turn.halt and turn.halt.call) == (1, 6)

@@ -4,13 +4,14 @@ The request is turnguard's, under an id that nobody else uses, so its answer is 
 shown by clients like any other and is therefore closed again once there is an answer, or no need for one.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 from turnguard.acp.outgoing import cancel_request, members_of, request, session_update
-from turnguard.acp.words import question
+from turnguard.acp.words import LIMITED, question
 from turnguard_protocol.verdicts import Verdict
 
 ID_PREFIX = "turnguard:"
@@ -34,6 +35,10 @@ OPTIONS: dict[Choice, Option] = {
     "disable": Option("Stop guarding this session", "allow_always"),
 }
 
+OF_A_LOOP: Sequence[Choice] = ("stop", "continueOnce", "disable")
+OF_A_CAP: Sequence[Choice] = ("raiseCap", "continueOnce", "stop", "disable")
+"""What is offered, in order. Past a cap every call would be asked about again, so raising it comes first."""
+
 
 class Question:
     """A question that waits for its answer until `deadline`, in seconds. `verdict`: the halt that it is about."""
@@ -46,6 +51,11 @@ class Question:
         self.verdict = verdict
         self.deadline = deadline
 
+    @property
+    def choices(self) -> Sequence[Choice]:
+        """What is offered."""
+        return OF_A_CAP if self.verdict.findings[0].loop_type in LIMITED else OF_A_LOOP
+
     def asking(self, seconds: float) -> bytes:
         """The request to the client. `seconds`: how long the person has."""
         text = question(self.verdict.findings[0], self.verdict.totals, seconds)
@@ -56,7 +66,9 @@ class Question:
             "status": "pending",
             "content": [{"type": "content", "content": {"type": "text", "text": text}}],
         }
-        options = [{"optionId": choice, "name": each.name, "kind": each.kind} for choice, each in OPTIONS.items()]
+        options = [
+            {"optionId": choice, "name": OPTIONS[choice].name, "kind": OPTIONS[choice].kind} for choice in self.choices
+        ]
         params = {"sessionId": self.session_id, "toolCall": call, "options": options}
         return request(self.request_id, "session/request_permission", params)
 

@@ -124,9 +124,13 @@ class Calls:
         """The ids of the calls of this turn that have not ended, also of those that are held no more."""
         return [*self._let_go, *(call_id for call_id, call in self._open.items() if call.earlier is None)]
 
-    def knows(self, call_id: str) -> bool:
-        """Whether there was a call of this id, in this turn or before."""
-        return call_id in self._open or call_id in self._ended or call_id in self._past
+    def is_new(self, call_id: str, told: ToolCall) -> bool:
+        """Whether a message tells of a call that the model made and that was not heard of, in this turn or before."""
+        if call_id in self._open or call_id in self._ended or call_id in self._past:
+            return False
+        merged = MergedCall(call_id)
+        merged.merge(told)
+        return self.table.is_call(merged, has_output=True)
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -332,12 +336,14 @@ class Calls:
         call.is_keyed = call.told.fidelity != "none"
 
     def _identified(self, named: Call, args: Raw) -> Call:
-        try:
-            identified = identify(ToolCalls([named]), self._needs())
-        except InvalidEventError:  # no JSON after all, or nested too deep: equal where the text is
-            identified = identify(ToolCalls([msgspec.structs.replace(named, args=digest_of(args))]), self._needs())
-        assert isinstance(identified, ToolCalls)
-        return identified.calls[0]
+        for known in (named, msgspec.structs.replace(named, args=digest_of(args))):
+            try:
+                identified = identify(ToolCalls([known]), self._needs())
+            except InvalidEventError:  # no JSON after all, or nested too deep: equal where the text is
+                continue
+            if isinstance(identified, ToolCalls):
+                return identified.calls[0]
+        return Call(named.name, named.id, key=UNKNOWN_KEY, fidelity="none")
 
     def _end(self, call: OpenCall) -> Events:
         """What became of a call."""

@@ -1,6 +1,7 @@
 """`turnguard acp [options] -- AGENT...`: an ACP agent with the guard in front of it."""
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from turnguard.acp.relay import Ends, Relay
 from turnguard.acp.turn import Guarded
 from turnguard.acp.unhurried import UnhurriedSources
 from turnguard.acp.watch import Signals, Watch
-from turnguard.process import SEPARATOR, NotStartedError, Waker, open_standard_streams, seconds
+from turnguard.process import NOT_EXECUTABLE, SEPARATOR, NotStartedError, Waker, open_standard_streams, seconds
 from turnguard.recording import open_transcript
 from turnguard.settings.places import install_salt, seal_of
 from turnguard.settings.problems import describe
@@ -53,8 +54,8 @@ def main(argv: Sequence[str]) -> int:
     sources = UnhurriedSources("acp", assignments=choices.assignments)
     problems = [describe(problem) for problem in sources.own_problems]
     if problems:  # a guard that is not the one that was set would let money be spent
-        return _complain("it does not start, since settings cannot be taken:\n  " + "\n  ".join(problems))
-    return run(choices, guards(sources))
+        return _complain("not started, since your settings have mistakes:\n  " + "\n  ".join(problems))
+    return run(choices, lambda: guards(sources))
 
 
 def choices_of(argv: Sequence[str]) -> Choices:
@@ -81,14 +82,17 @@ def guards(sources: Sources) -> GuardFor:
     return lambda session_id, cwd: SourcedSession(session_id, sources, cwd=cwd, seal=seal)
 
 
-def run(choices: Choices, guard_for: GuardFor) -> int:
+def run(choices: Choices, guards: Callable[[], GuardFor]) -> int:
     """Starts the agent and stands in front of it until it has ended; the code to exit with.
 
-    To be called once, from the main thread: from now on stdin and stdout belong to the protocol.
+    To be called once, from the main thread: from now on stdin and stdout belong to the protocol. What is logged while
+    the guards are made is said as everything else, since nobody may read stderr.
     """
     open_standard_streams()
     try:
         told = Told(choices.log)
+        logging.getLogger("turnguard").addHandler(_Saying(told.say))
+        guard_for = guards()
         if choices.record is not None:
             guard_for = _recorded(choices.record, guard_for, told.say)
     except OSError as error:
@@ -96,24 +100,40 @@ def run(choices: Choices, guard_for: GuardFor) -> int:
     proxy = Proxy(guard_for, choices.options, version=__version__, note=told.note)
     signals = Signals()
     try:
+        waker = Waker()
+        client_in, client_out = _client_ends()
         child = Child(choices.agent, was_ignored=signals.was_ignored)
     except NotStartedError as error:
         _complain(str(error))
         return error.exit_code
+    except OSError as error:
+        _complain(f"cannot start {choices.agent[0]}: {error.strerror}")
+        return NOT_EXECUTABLE
     told.start()
     told.note(f"turnguard {__version__} in front of {choices.agent[0]}, process {child.pid}")
-    waker = Waker()
-    ends = _ends(child)
+    ends = Ends(client_in, client_out, agent_in=child.stdin, agent_out=child.stdout)
     relay = Relay(proxy, ends, waker.wake, told.say)
-    code = Watch(relay, child, waker, signals, ends.client_out).run()
+    code = Watch(relay, child, waker, signals, ends).run()
     told.note(f"the agent has ended, exit code {code}")
     told.end()
     return code
 
 
-def _ends(child: Child) -> Ends:
-    """The ends of both sides. The client's are taken away from stdin and stdout: what is printed must not go there."""
-    ends = Ends(client_in=os.dup(0), client_out=os.dup(1), agent_in=child.stdin, agent_out=child.stdout)
+class _Saying(logging.Handler):
+    """Says what is logged."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Says a record."""
+        self._say(f"turnguard: {record.getMessage()}")
+
+
+def _client_ends() -> tuple[int, int]:
+    """The client's ends, taken away from stdin and stdout: what is printed must not go there. Raises OSError."""
+    ends = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

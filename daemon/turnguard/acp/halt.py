@@ -18,7 +18,7 @@ from turnguard.acp.options import StopAs
 from turnguard.acp.outgoing import encoded, json_of, members_of, notification, session_update
 from turnguard.acp.turn import Work
 from turnguard.acp.words import Because, explanation
-from turnguard.core.messages import daemon_error
+from turnguard.acp.words import error as error_of
 from turnguard_protocol.verdicts import Answer, Finding, Totals, Verdict
 
 CANCELLED = "cancelled"
@@ -104,6 +104,7 @@ class Halt:
 
     def _rewritten(self, line: bytes) -> bytes:
         """Raises ValueError, or anything else that a line can lead to."""
+        line.decode()  # there are clients that read nothing else
         members = members_of(line)
         result = members_of(members["result"]) if "result" in members else None
         error = members_of(members["error"]) if "error" in members and result is None else None
@@ -139,7 +140,7 @@ class Halt:
         return CANCELLED if self.work.is_cancelled else self.stop_as
 
     def _error(self, meta: HaltMeta) -> dict[str, Any]:
-        error = daemon_error(self.finding.loop_type)
+        error = error_of(self.finding, self.totals)
         error["data"] |= {"error": self.explanation(), "_meta": {"turnguard": meta}}
         return error
 

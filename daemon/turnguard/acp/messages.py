@@ -12,7 +12,7 @@ Nothing here is ever written again: lines are forwarded as they came.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -234,7 +234,7 @@ _SESSION_ID = re.compile(rb'"sessionId"\s*+:\s*+"([^"\\]*+)"')
 _CALL_ID = re.compile(rb'"toolCallId"\s*+:\s*+"([^"\\]*+)"')
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _FLAT = rb"""(?:[^{}\[\]"]|"(?:[^"\\]|\\.)*+")*?"""
-_REQUEST_ID = rb'''"id"\s*+:\s*+(-?[0-9]++(?![.eE0-9])|"(?:[^"\\]|\\.)*+")'''
+_REQUEST_ID = rb""""id"\s*+:\s*+(-?[0-9]++(?![.eE0-9])|"(?:[^"\\]|\\.)*+")"""
 _ID_BEFORE = re.compile(rb"\s*+\{" + _FLAT + _REQUEST_ID, re.DOTALL)
 _ID_BEHIND = re.compile(rb"[}\]]\s*+," + _FLAT + _REQUEST_ID + _FLAT + rb"\}\s*+\Z", re.DOTALL)
 _ANSWERS = re.compile(rb'"(?:result|error)"\s*+:')
@@ -272,7 +272,7 @@ def _slowly(line: bytes) -> Message | None:
     return _fitting(value, Message) if isinstance(value, dict) else _undecoded(line)
 
 
-def _parsed_leniently(text: bytes) -> Any:
+def _parsed_leniently(text: bytes) -> Json:
     """As Python reads it: with numbers that JSON does not have (`NaN`), which count as null, and nested deeper."""
     try:
         return json.loads(text, parse_constant=lambda _: None)
@@ -323,7 +323,7 @@ def _fitting(value: Mapping[str, Json], shape: type[S]) -> S:
 
 
 def _number_as_id(value: Json) -> object:
-    """Some agents number their calls, which the protocol does not allow; a client that takes them counts on the text."""
+    """Some agents number their calls, which the protocol does not allow; the number's text stands for it."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return bytes(raw_of(value)).decode() if is_number else UNSET
 

@@ -154,7 +154,12 @@ def with_note(line: bytes, note: str) -> bytes | None:
 
 def _is_command(block: Raw) -> bool:
     text = members_of(block).get("text")
-    return text is not None and msgspec.json.decode(text, type=str).lstrip().startswith(COMMAND)
+    if text is None:
+        return False
+    words: Any = json.loads(bytes(text))  # half a surrogate pair, too
+    if not isinstance(words, str):
+        raise ValueError("Expected a text")
+    return words.lstrip().startswith(COMMAND)
 
 
 def _leniently(value: bytes) -> Members:

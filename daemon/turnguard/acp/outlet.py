@@ -6,11 +6,14 @@ thread of the outlet's own: who injects must go on reading, or an agent that doe
 """
 
 import os
+import select
 import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from queue import SimpleQueue
+
+from turnguard.acp.pump import wait_for
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 """What may wait for a reader that does not read; who adds more than that has to wait with it."""
@@ -46,6 +49,11 @@ class Outlet:
     def is_waiting(self) -> bool:
         """Whether something waits to be written."""
         return bool(self._queue)
+
+    @property
+    def gone_bytes(self) -> int:
+        """How much was taken out of the queue to be written."""
+        return self._gone_bytes
 
     # --- decided ------------------------------------------------------------------------------------------------------
 
@@ -140,11 +148,19 @@ class Outlet:
             if self._is_shut:
                 continue
             try:
-                written = os.write(self._fd, block)
+                written = self._write(block)
                 while written < len(block):
-                    written += os.write(self._fd, memoryview(block)[written:])
+                    written += self._write(memoryview(block)[written:])
             except OSError:  # EPIPE, and EIO of a terminal that is gone
                 self._shut()
+
+    def _write(self, block: bytes | memoryview) -> int:
+        """Writes some of it, waiting also where the descriptor itself does not. How much. Raises OSError."""
+        while True:
+            try:
+                return os.write(self._fd, block)
+            except BlockingIOError:
+                wait_for(self._fd, select.POLLOUT)
 
     def _shut(self) -> None:
         if not self._is_shut:

@@ -26,6 +26,7 @@ MAX_SAID = 20
 
 _FRAMES = 3
 
+
 def _unique() -> str:
     return str(uuid4())
 

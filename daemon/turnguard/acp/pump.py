@@ -5,6 +5,7 @@ A line is held until it is whole, so that another can stand in for it; one that 
 """
 
 import os
+import select
 from collections.abc import Sequence
 from io import BytesIO
 from typing import Protocol
@@ -14,6 +15,25 @@ OBSERVED_BYTES = 64 * 1024 * 1024
 
 BLOCK_BYTES = 256 * 1024
 """How much is read at once."""
+
+
+def read_block(fd: int) -> bytes:
+    """What there is to read, none at the end, waiting for it also where the descriptor itself does not.
+
+    Whoever shares the pipe may have set that it does not (`O_NONBLOCK`), and would be hurt by a change. Raises OSError.
+    """
+    while True:
+        try:
+            return os.read(fd, BLOCK_BYTES)
+        except BlockingIOError:
+            wait_for(fd, select.POLLIN)
+
+
+def wait_for(fd: int, event: int) -> None:
+    """Waits until a descriptor can be read (POLLIN) or written to (POLLOUT), or its other side is gone."""
+    poll = select.poll()
+    poll.register(fd, event)
+    poll.poll()
 
 
 class Way(Protocol):
@@ -36,12 +56,13 @@ class Way(Protocol):
 class Pump:
     """Reads a file descriptor, which it owns, to its end.
 
-    `reads` counts what was read, and while it waits for more `is_reading` is true.
+    `reads` counts what was read, and while it waits for more `is_reading` is true. `is_open`: the source is not closed.
     """
 
     def __init__(self, fd: int, way: Way, *, observed_bytes: int = OBSERVED_BYTES) -> None:
         self.reads = 0
         self.is_reading = False
+        self.is_open = True
         self._fd = fd
         self._way = way
         self._observed_bytes = observed_bytes
@@ -62,12 +83,13 @@ class Pump:
                     return
             self.end()
         finally:
+            self.is_open = False
             os.close(self._fd)
 
     def _read(self) -> bytes:
         self.is_reading = True
         try:
-            block = os.read(self._fd, BLOCK_BYTES)
+            block = read_block(self._fd)
         except OSError:  # EIO of a terminal that is gone
             return b""
         self.is_reading = False

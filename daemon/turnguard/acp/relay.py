@@ -173,6 +173,21 @@ class Relay:
         self._to_agent.close_now()
 
     @property
+    def is_client_in_open(self) -> bool:
+        """Whether the client is still read."""
+        return self._from_client.is_open
+
+    @property
+    def from_client(self) -> tuple[int, int]:
+        """What changes as long as something of the client's is read, or written to the agent."""
+        return self._from_client.reads, self._to_agent.gone_bytes
+
+    @property
+    def to_client(self) -> tuple[int, int]:
+        """What changes as long as something of the agent's is read, or written to the client."""
+        return self._from_agent.reads, self._to_client.gone_bytes
+
+    @property
     def is_client_out_open(self) -> bool:
         """Whether the client can still be told something."""
         return not self._to_client.is_shut

@@ -12,6 +12,8 @@ that says nothing new changes no line.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from turnguard.acp import words
 from turnguard.acp.agents.merged import COMPLETED, FAILED
 from turnguard.acp.ask import Choice, Question
@@ -32,6 +34,8 @@ from turnguard.acp.outgoing import Out, cancel_request, failure, response, whole
 from turnguard.acp.requests import CANCELLED_PERMISSION, Open, OpenRequests, rejection
 from turnguard.acp.tell import Teller
 from turnguard.acp.turn import Guarded, Turns, Work
+from turnguard.core.messages import CAP
+from turnguard.core.turn.cap import CapReason
 from turnguard_protocol.events import TurnOutcome
 from turnguard_protocol.verdicts import Action, Verdict
 
@@ -79,7 +83,7 @@ class Session:
         self._teller = Teller(
             session_id,
             wants_notifications=shared.wants_notifications,
-            is_only_told=shared.options.on_loop == "warn",
+            on_loop=shared.options.on_loop,
             unique=shared.unique,
         )
         self._halt: Halt | None = None
@@ -88,6 +92,7 @@ class Session:
         self._strikes = Strikes()
         self._note: str | None = None
         self._blocked: set[str] = set()
+        self._set_cap: tuple[int, int] | None = None
 
     # --- how it stands ------------------------------------------------------------------------------------------------
 
@@ -177,6 +182,7 @@ class Session:
         if question is None:
             return out
         self._question = None
+        choice = choice if choice in question.choices else "stop"
         out.to_client.append(question.closing(is_allowed=choice != "stop"))
         if choice == "stop":
             self._stop(question.verdict, out, now, "stop")
@@ -282,7 +288,8 @@ class Session:
             out.answer(request_id, halt.rewritten(line))
             self._is_over(halt, out, now)
             return out
-        work = next((work for work in self.turns.works if work.request_id == request_id), None)
+        works = [*self.turns.works, *self.turns.left]
+        work = next((work for work in works if work.request_id == request_id), None)
         return None if work is None else self._ended(work, outcome, line)
 
     def answered_late(self, request_id: RequestId, now: float) -> Out:
@@ -295,6 +302,7 @@ class Session:
     def closed(self, line: bytes, now: float) -> Out | None:
         """The agent has closed the session: a turn that was being stopped is over, and no other answer will come."""
         halt = self._halt
+        self.turns.left.clear()
         if halt is None:
             return None
         out = Out()
@@ -408,6 +416,7 @@ class Session:
             return
         is_told = self._options.on_loop == "warn"
         if verdict.action is Action.HALT and not is_told:
+            verdict = self._with_set_cap(verdict)
             if self._options.on_loop == "ask":
                 self._ask(verdict, out, now)
             else:
@@ -416,6 +425,16 @@ class Session:
         if verdict.action is Action.BLOCK and not is_told and call is not None:
             self._block(call, out)
         out.to_client += self._teller.warning(verdict)
+
+    def _with_set_cap(self, verdict: Verdict) -> Verdict:
+        """The verdict with the cap as it was set: a person who let a turn pass it is to read of that number again."""
+        finding, turn = verdict.findings[0], self.turns.number
+        if finding.loop_type != CAP or finding.reason != CapReason.EXPLICIT_CAP:
+            return verdict
+        if self._set_cap is None or self._set_cap[0] != turn:
+            self._set_cap = (turn, finding.threshold)
+        finding = replace(finding, threshold=self._set_cap[1])
+        return replace(verdict, findings=[finding, *verdict.findings[1:]])
 
     def _stop(self, verdict: Verdict, out: Out, now: float, because: words.Because | None = None) -> None:
         """Begins the halt."""

@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from turnguard.acp import words
 from turnguard.acp.control import DID_DETECT_LOOP, DID_NOTICE, DidNotice
+from turnguard.acp.options import OnLoop
 from turnguard.acp.outgoing import notification, session_update
 from turnguard.core.bounds import MAX_TOLD_FINDINGS
 from turnguard_protocol.methods import DidDetectLoop
@@ -16,18 +17,18 @@ from turnguard_protocol.verdicts import Action, Finding, Verdict
 class Teller:
     """Says it to one session, as a short agent message or, to a client that wants them, as notifications.
 
-    `has_message_ids`: the agent gives its messages ids. `is_only_told`: `--on-loop warn` is in force.
+    `has_message_ids`: the agent gives its messages ids. `on_loop`: what a halting verdict does.
     """
 
-    __slots__ = ("_is_only_told", "_session_id", "_unique", "_wants_notifications", "has_message_ids")
+    __slots__ = ("_on_loop", "_session_id", "_unique", "_wants_notifications", "has_message_ids")
 
     def __init__(
-        self, session_id: str, *, wants_notifications: bool, is_only_told: bool, unique: Callable[[], str]
+        self, session_id: str, *, wants_notifications: bool, on_loop: OnLoop, unique: Callable[[], str]
     ) -> None:
         self.has_message_ids = False
         self._session_id = session_id
         self._wants_notifications = wants_notifications
-        self._is_only_told = is_only_told
+        self._on_loop: OnLoop = on_loop
         self._unique = unique
 
     def message(self, text: str) -> bytes:
@@ -49,7 +50,7 @@ class Teller:
         findings = fresh(verdict)
         if not findings:
             return []
-        return [self.message(words.warning(findings[0], verdict, is_only_told=self._is_only_told))]
+        return [self.message(words.warning(findings[0], verdict, on_loop=self._on_loop))]
 
     def detected(self, verdict: Verdict) -> list[bytes]:
         """The notifications of fresh findings, to a client that wants them."""

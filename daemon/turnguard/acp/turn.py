@@ -10,14 +10,14 @@ Updates carry no prompt id, so they belong to the session's work at hand:
 The answer to a later prompt takes the works before it with it: an agent that feeds a prompt into the running turn never
 answers that prompt (codex-acp). An error does not: it can mean that a second prompt was refused (mistral-vibe). Should
 the agent make another call while such a prompt is unanswered, it was at that prompt all along (a command like `/status`
-was answered in between): its work is taken up again, and no later answer takes it away any more.
+was answered in between): its work is taken up again, as a turn of its own.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from turnguard.acp.calls import MAX_OPEN, Calls
-from turnguard.acp.messages import TOOL_CALLS, PermissionRequest, RequestId, Update
+from turnguard.acp.messages import TOOL_CALLS, PermissionRequest, RequestId, ToolCall, Update
 from turnguard.core.guard import Needs
 from turnguard.settings.guarded import USER_ORIGIN
 from turnguard_protocol.events import CallRekeyed, Event, TurnEnded, TurnOutcome, TurnStarted, UserInput
@@ -67,10 +67,10 @@ class Guarded(Protocol):
 class Work:
     """Something a session does: for the prompt `request_id`, or as the turn `turn_id` that the agent began.
 
-    `is_cancelled`: the user has had enough of it. `goes_on`: it went on though a later one was answered.
+    `is_cancelled`: the user has had enough of it.
     """
 
-    __slots__ = ("goes_on", "is_cancelled", "origin", "request_id", "turn_id")
+    __slots__ = ("is_cancelled", "origin", "request_id", "turn_id")
 
     def __init__(
         self, *, request_id: RequestId | None = None, turn_id: str | None = None, origin: str = USER_ORIGIN
@@ -79,7 +79,6 @@ class Work:
         self.turn_id = turn_id
         self.origin = origin
         self.is_cancelled = False
-        self.goes_on = False
 
 
 class Turns:
@@ -140,12 +139,9 @@ class Turns:
         if at and outcome == "failed":
             del self.works[at]
             return
-        first = 1 if at and self.works[0].goes_on else 0
-        passed_over = [each for each in self.works[first:at] if each.request_id is not None]
+        passed_over = [each for each in self.works[:at] if each.request_id is not None]
         self.left = [*self.left, *passed_over][-MAX_LEFT:]
-        del self.works[first : at + 1]
-        if first:
-            return
+        del self.works[: at + 1]
         self.guard.record([*self.calls.turn_ended(), TurnEnded(outcome)])
         if self.works:
             self._start(self.works[0])
@@ -169,7 +165,7 @@ class Turns:
 
     def saw(self, update: Update) -> Verdict | None:
         """The agent told something; None when it is nothing to the guards."""
-        started = self._take_up(update.tool_call_id) if update.kind in TOOL_CALLS else None
+        started = self._take_up(update.tool_call_id, update) if update.kind in TOOL_CALLS else None
         if not self.works or self._replays:
             self.calls.replay(update)
             return None
@@ -177,17 +173,16 @@ class Turns:
 
     def asked(self, asked: PermissionRequest) -> Verdict | None:
         """The agent asks whether a call may run, which may be the first that is heard of it."""
-        started = self._take_up(asked.tool_call_id)
+        started = self._take_up(asked.tool_call_id, asked)
         if not self.is_live:
             return None
         return self.tell(self.calls.permission(asked)) or started
 
-    def _take_up(self, call_id: str | None) -> Verdict | None:
+    def _take_up(self, call_id: str | None, told: ToolCall) -> Verdict | None:
         """Takes up a prompt that is still unanswered when the agent makes a call that is new."""
-        if self.works or self._replays or not self.left or not call_id or self.calls.knows(call_id):
+        if self.works or self._replays or not self.left or not call_id or not self.calls.is_new(call_id, told):
             return None
         work = self.left.pop(0)
-        work.goes_on = True
         self.works.append(work)
         return self._start(work)
 

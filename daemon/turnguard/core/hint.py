@@ -2,10 +2,12 @@
 
 A hint is the program and subcommand of a shell call, or the sub-command of an editor. Rules: our progress guard.
 Commands are split at their operators, quoted or not: the first words are what matters, and those are seldom quoted.
+Hints are shown and written down, and what else stands in a command may be secret. So a sub-command is a plain word that
+cannot be the value of an option, and there is none where that is in doubt.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Literal
@@ -158,10 +160,52 @@ WITH_SUBCOMMANDS = frozenset(
 )
 WITH_A_WORD_MORE = frozenset({"run", "exec", "compose"})
 
+OPTIONS_WITH_VALUE: Mapping[str, frozenset[str]] = {
+    program: frozenset(options.split())
+    for programs, options in {
+        "git": "-c -C --git-dir --work-tree --namespace --super-prefix --config-env --attr-source",
+        "npm npx": "--prefix -w --workspace --registry --userconfig --loglevel -p --package",
+        "pnpm": "-C --dir --filter -F --reporter",
+        "yarn": "--cwd",
+        "docker podman": "-H --host -c --context --config -l --log-level -f --file -p --project-name --env-file",
+        "kubectl helm": "-n --namespace --context --kubeconfig --cluster --user -s --server --token --as",
+        "make": "-C --directory -f --file -I -o -W -O",
+        "cargo": "--manifest-path -C --config -Z --color",
+        "go": "-C",
+        "pip pip3": "--python --log --proxy --cert --cache-dir",
+        "uv": "--project --directory --cache-dir --python -p --config-file --color",
+        "gh": "-R --repo --hostname",
+        "systemctl": "-H --host -M --machine -t --type -p --property -n --lines -o --output --root --state",
+        "mvn": "-f --file -s --settings -P -pl --projects",
+        "gradle": "-p --project-dir -b --build-file -x -I --init-script -g",
+        "apt apt-get": "-o -c -t --option --config-file --target-release",
+        "bun": "--cwd -c --config --env-file",
+        "poetry": "-C -P --directory --project",
+    }.items()
+    for program in programs.split()
+}
+"""Options that may stand before a sub-command and take the next word as their value."""
+
+FLAGS = frozenset(
+    {"-q", "--quiet", "-s", "--silent", "-v", "--verbose", "-y", "--yes", "-d", "--debug", "-D", "-p"}
+    | {"-P", "--paginate", "--no-pager", "--no-optional-locks", "--bare", "--literal-pathspecs", "-k"}
+    | {"--keep-going", "-B", "--always-make", "-j", "-i", "-e", "-U", "-g", "--global", "--offline"}
+    | {"--frozen", "--locked", "--user", "--system", "--now", "--all", "-a", "--no-color", "--json"}
+    | {"--batch-mode", "-ntp", "--no-transfer-progress", "--no-daemon"}
+)
+"""Options that may stand there and take none, unless the program's own say otherwise."""
+
+MAX_WORD_LENGTH = 30
+"""Characters of a sub-command."""
+
 _SEGMENT_ENDS = re.compile(r"&&|\|\||[;|\n]")
 _WORD = re.compile(r""" (?: "[^"]*+" | '[^']*+' | \S )++ """, re.VERBOSE)
 _ASSIGNMENT = re.compile(r"\w+\+?=")
 _PYTHON = re.compile(r"python[0-9.]*(?:\.exe)?")
+_PLAIN_WORD = re.compile(r"(?![0-9]+\Z)[a-z0-9][a-z0-9:_-]*", re.ASCII)
+_MODULE = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
+_NO_PROGRAM = re.compile(r"[$`@=:]")
+_NO_VALUE_FOLLOWS = re.compile(r"-\w[^\W_].*|-.*=.*|--no-.*", re.DOTALL)
 
 
 def shell_hint(command: str) -> str | None:
@@ -174,6 +218,8 @@ def shell_hint(command: str) -> str | None:
     for segment in segments:
         program, rest = _program(segment)
         if program and (len(segments) == 1 or program not in PREPARATIONS):
+            if _NO_PROGRAM.search(program):  # what is run is only known when it runs
+                return None
             hint = " ".join([program, *_subcommand(program, rest)])[:MAX_HINT_LENGTH]
             return utf8(hint).decode()  # a lone surrogate could not be written later
     return None
@@ -207,17 +253,36 @@ def _subcommand(program: str, rest: Sequence[str]) -> list[str]:
         return _python_module(rest)
     if program not in WITH_SUBCOMMANDS:
         return []
-    for place, word in enumerate(rest, start=1):
-        if not word.startswith("-"):
-            more = rest[place : place + 1] if word in WITH_A_WORD_MORE else ()
-            return [_unquoted(each) for each in (word, *more) if not each.startswith("-")]
+    words = list(rest)
+    while words:
+        word = words.pop(0)
+        if word.startswith("-"):
+            if not _passes_over(program, word, words):
+                return []
+        elif _is_plain(_unquoted(word)):
+            more = words[:1] if word in WITH_A_WORD_MORE else []
+            return [_unquoted(word), *(each for each in map(_unquoted, more) if _is_plain(each))]
+        else:
+            return []
     return []
+
+
+def _passes_over(program: str, option: str, words: list[str]) -> bool:
+    """Takes away the value of an option; whether it is certain that what follows is none."""
+    if option in OPTIONS_WITH_VALUE.get(program, ()):
+        del words[:1]
+        return True
+    return option in FLAGS or _NO_VALUE_FOLLOWS.fullmatch(option) is not None
+
+
+def _is_plain(word: str) -> bool:
+    return len(word) <= MAX_WORD_LENGTH and _PLAIN_WORD.fullmatch(word) is not None
 
 
 def _python_module(options: Sequence[str]) -> list[str]:
     for option, value in pairwise(options):
         if option == "-m":
-            return ["-m", _unquoted(value)]
+            return ["-m", _unquoted(value)] if _MODULE.fullmatch(_unquoted(value)) else []
         if not option.startswith("-"):
             break
     return []

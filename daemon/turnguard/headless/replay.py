@@ -19,6 +19,7 @@ from turnguard.core.rolling.config import limits_of
 from turnguard.core.scope import of_scope
 from turnguard.core.session import EventError, SessionGuard
 from turnguard.headless.batches import Batch, batches
+from turnguard.prose import without_prose
 from turnguard.transcript import Told
 from turnguard_protocol.events import (
     Call,
@@ -259,7 +260,7 @@ class _OpenTurn:
 
     def identified(self, event: Event, scope: str | None) -> Event | None:
         """The event without anything that may not be kept; None when it cannot be taken."""
-        event = self._of_turn(event)
+        event = without_prose(self._of_turn(event))
         if type(event) is CallRekeyed and event.name is None and event.id in self._open:
             event = msgspec.structs.replace(event, name=self._open[event.id][1].name)
         try:

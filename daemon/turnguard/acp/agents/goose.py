@@ -15,7 +15,7 @@ class Goose(AgentTable):
 
     def untold_tool(self, call: MergedCall) -> str | None:
         """Older ones: the title the call was announced with."""
-        return call.first_title or call.tool_kind
+        return self.named_by(call.first_title, call)
 
     def signs(self, call: MergedCall) -> dict[str, Json]:
         """Places and content come with the result; nothing tells of the arguments."""

@@ -16,7 +16,7 @@ class Kimi(AgentTable):
 
     def untold_tool(self, call: MergedCall) -> str | None:
         """The title up to its argument."""
-        return (call.title or "").partition(":")[0].strip() or call.tool_kind
+        return self.named_by((call.title or "").partition(":")[0].strip(), call)
 
     def signs(self, call: MergedCall) -> dict[str, Json]:
         """The text that was shown before the result."""

@@ -1,11 +1,12 @@
 """A tool call as its agent has told it so far, over several messages."""
 
+from collections.abc import Mapping
 from hashlib import sha256
 
-import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from turnguard.acp.messages import ToolCall, member, members, plain, raw_of, text
+from turnguard.acp.outgoing import json_of
 
 MAX_HELD_BYTES = 64 * 1024
 """Of a member of a call that is longer its digest is held (arguments), or nothing (the rest)."""
@@ -170,7 +171,7 @@ def _size(raw: Raw | UnsetType) -> int:
 
 def digest_of(raw: Raw | UnsetType) -> Raw | UnsetType:
     """What stands for a value of which nothing more is looked at: equal where the text is."""
-    return raw_of({"sha256": sha256(memoryview(raw)).hexdigest()}) if isinstance(raw, Raw) else raw
+    return raw_of({"sha256": sha256(bytes(raw)).hexdigest()}) if isinstance(raw, Raw) else raw
 
 
 def _held(raw: Raw | UnsetType) -> Raw | UnsetType:
@@ -186,10 +187,10 @@ def _text_content(raw: Raw | UnsetType) -> Raw:
 
 def _weighed(raw: Raw | UnsetType) -> Raw | UnsetType:
     """A result as it is looked at: of a long one the short members, and the digests of the others."""
-    if _size(raw) <= MAX_WEIGHED_BYTES:
+    if not isinstance(raw, Raw) or _size(raw) <= MAX_WEIGHED_BYTES:
         return raw
-    told = members(raw) if bytes(memoryview(raw)[:1]) == b"{" else {}
+    told: Mapping[str, Raw] = members(raw) if bytes(memoryview(raw)[:1]) == b"{" else {}
     if not 0 < len(told) <= MAX_WEIGHED_MEMBERS:
         return digest_of(raw)
     weighed = {name: value if _size(value) <= MAX_HELD_BYTES else digest_of(value) for name, value in told.items()}
-    return Raw(msgspec.json.encode(weighed))
+    return json_of(weighed)

@@ -22,7 +22,7 @@ class OpenCode(AgentTable):
 
     def untold_tool(self, call: MergedCall) -> str | None:
         """The title the call was announced with."""
-        return call.first_title or call.tool_kind
+        return self.named_by(call.first_title, call)
 
     def is_title_telling(self, call: MergedCall) -> bool:
         """Titles change with the status."""

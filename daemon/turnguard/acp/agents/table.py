@@ -36,6 +36,9 @@ NAMES_IN_META = (
 TRANSCRIPTS = ("formatted_output", "aggregated_output", "output", "text", "error", "message")
 """Members of a result that hold all of its text, the first that does counts."""
 
+MAX_NAME = 64
+"""Characters of a title that is a tool's name; models' providers allow no longer names."""
+
 EXIT_CODES = ("exit_code", "exitCode", "returncode", "return_code", "exit")
 
 
@@ -122,6 +125,10 @@ class AgentTable:
     def untold_tool(self, call: MergedCall) -> str | None:
         """The name where no member of the call gives one."""
         return call.tool_kind
+
+    def named_by(self, title: str | None, call: MergedCall) -> str | None:
+        """The name where a title gives it. One of several words is none: it may be a whole command, secrets and all."""
+        return title if title and len(title) <= MAX_NAME and not re.search(r"[\s=/@]", title) else call.tool_kind
 
     def arguments(self, call: MergedCall) -> Raw:
         """`rawInput` without members that are never equal: volatile ones, and the call's own id."""
