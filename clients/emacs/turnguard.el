@@ -1,0 +1,263 @@
+;;; turnguard.el --- Guards the turns of an agent that lives in Emacs  -*- lexical-binding: t; -*-
+
+;; Version: 0.1.0
+;; Package-Requires: ((emacs "28.1"))
+;; Keywords: tools, processes
+;; SPDX-License-Identifier: Apache-2.0
+
+;;; Commentary:
+
+;; Starts `turnguard serve', tells it each batch of tool calls before any of them runs, and shows what it says: a halt
+;; and a warning in the echo area, the count of calls in the mode line.  It never keeps an agent waiting for long:
+;; without an answer the calls run, and the person is told once.
+;;
+;; JSON arrays are vectors, JSON objects are plists; an empty plist would be null, so take an empty hash table.
+
+;;; Code:
+
+(require 'cl-lib)
+(require 'jsonrpc)
+(require 'seq)
+(require 'subr-x)
+
+(defgroup turnguard nil
+  "Guards the turns of an agent."
+  :group 'tools)
+
+(defcustom turnguard-command '("turnguard" "serve")
+  "The command line of the daemon."
+  :type '(repeat string))
+
+(defcustom turnguard-settings nil
+  "The settings that you want to set, and no others, as a plist.
+For example (:model (:maxToolCallsPerTurn 200)); docs/settings.md has all."
+  :type 'plist)
+
+(defcustom turnguard-patience 0.25
+  "Seconds that an agent may be kept waiting for a verdict.
+What comes later is too late: the batch has run, and you were told."
+  :type 'number)
+
+(defconst turnguard--protocol-version 1)
+
+(defconst turnguard--start-seconds 10
+  "Seconds that the daemon may take to start.")
+
+(defvar turnguard--connection nil "The connection to a daemon that has shaken hands.")
+(defvar turnguard--sessions nil "Sessions, each with what it is opened with, also at the next daemon.")
+(defvar turnguard--opened nil "The sessions that this daemon knows.")
+(defvar turnguard--latest nil "The status that changed last.")
+(defvar turnguard--silent nil "Whether an answer is late; the next ones are not waited for then.")
+(defvar turnguard--told nil "Whether the person knows that calls run without the guard.")
+
+(defun turnguard--say (format &rest arguments)
+  "Show a message made of FORMAT and ARGUMENTS."
+  (message "turnguard: %s" (apply #'format format arguments)))
+
+(defun turnguard--unguarded (why)
+  "Say WHY calls run without the guard, once."
+  (unless turnguard--told
+    (setq turnguard--told t)
+    (turnguard--say "%s; calls run without the guard" why)))
+
+(defun turnguard--heard (_connection method params)
+  "Take the notification METHOD with its PARAMS."
+  (pcase method
+    ('turnguard/didChangeSession
+     (setq turnguard--latest params)
+     (force-mode-line-update t))
+    ('window/showMessage
+     (turnguard--say "%s" (plist-get params :message)))))
+
+(defun turnguard--ended (connection)
+  "The daemon at the other end of CONNECTION is gone."
+  (when (eq connection turnguard--connection)
+    (setq turnguard--connection nil turnguard--latest nil)
+    (force-mode-line-update t)
+    (turnguard--say "the daemon ended; M-x turnguard-start starts it again")))
+
+(defun turnguard--connect ()
+  "Start the daemon and return a connection to it."
+  (unless (executable-find (car turnguard-command))
+    (user-error "%s was not found: install it with pip, or set `turnguard-command'" (car turnguard-command)))
+  (make-instance
+   'jsonrpc-process-connection
+   :name "turnguard"
+   ;; Arguments of tools are secrets: no buffer keeps what is sent.
+   :events-buffer-scrollback-size 0
+   :notification-dispatcher #'turnguard--heard
+   :on-shutdown #'turnguard--ended
+   :process (lambda ()
+              (make-process :name "turnguard" :command turnguard-command :connection-type 'pipe
+                            :coding 'utf-8-emacs-unix :noquery t
+                            ;; jsonrpc.el expects this name.
+                            :stderr (get-buffer-create "*turnguard stderr*")))))
+
+;;;###autoload
+(defun turnguard-start ()
+  "Start the daemon, or start it anew; its sessions begin anew too."
+  (interactive)
+  (turnguard-stop)
+  (let ((connection (turnguard--connect)) shaken)
+    (unwind-protect
+        (let ((answer (jsonrpc-request
+                       connection 'initialize
+                       `(:processId ,(emacs-pid) :rootUri nil :capabilities ,(make-hash-table)
+                         :initializationOptions (:settings ,turnguard-settings))
+                       :timeout turnguard--start-seconds)))
+          (turnguard--check answer)
+          (jsonrpc-notify connection 'initialized (make-hash-table))
+          (setq shaken t))
+      (unless shaken (jsonrpc-shutdown connection)))
+    (setq turnguard--connection connection
+          turnguard--opened nil turnguard--silent nil turnguard--told nil))
+  (force-mode-line-update t))
+
+(defun turnguard--check (answer)
+  "Signal an error unless ANSWER to `initialize' is of our protocol."
+  (let ((version (thread-first answer
+                   (plist-get :capabilities) (plist-get :experimental) (plist-get :turnguard)
+                   (plist-get :protocolVersion))))
+    (unless (eql version turnguard--protocol-version)
+      (user-error "%s speaks protocol %s, turnguard.el speaks %d: update the older of the two"
+                  (car turnguard-command) (or version "of something else") turnguard--protocol-version))))
+
+(defun turnguard-stop ()
+  "End the daemon."
+  (interactive)
+  (when-let ((connection turnguard--connection))
+    (setq turnguard--connection nil turnguard--latest nil)
+    (jsonrpc-async-request connection 'shutdown nil
+                           :success-fn (lambda (_) (jsonrpc-notify connection 'exit nil)))
+    (force-mode-line-update t)))
+
+(defun turnguard--request (method params answered failed)
+  "Send METHOD with PARAMS; call ANSWERED with the result or FAILED with the error.
+Answers come in the order of the requests, so only those that
+matter have to be waited for."
+  (jsonrpc-async-request
+   turnguard--connection method params
+   :timeout nil
+   :success-fn (lambda (result)
+                 (setq turnguard--silent nil turnguard--told nil)
+                 (funcall answered result))
+   :error-fn failed))
+
+(defun turnguard--ask (method params)
+  "Return what METHOD with PARAMS is answered, nil without an answer in time.
+Signals the error of the daemon."
+  (if (null turnguard--connection)
+      (progn (turnguard--unguarded "the daemon is not running, see M-x turnguard-start") nil)
+    (let ((deadline (+ (float-time) (if turnguard--silent 0 turnguard-patience)))
+          answer failure)
+      (turnguard--request method params
+                          (lambda (result) (setq answer result))
+                          (lambda (error) (setq failure error)))
+      (while (and (null answer) (null failure) turnguard--connection (< (float-time) deadline))
+        (accept-process-output nil 0.005))
+      (cond
+       ((null turnguard--connection) (turnguard--unguarded "the daemon ended") nil)
+       (failure (error "turnguard: %s (%s)" (plist-get failure :message) (plist-get failure :code)))
+       ((null answer)
+        (setq turnguard--silent t)
+        (turnguard--unguarded "the daemon does not answer")
+        nil)
+       (t answer)))))
+
+(defun turnguard--open (session)
+  "Open SESSION at the daemon, if there is one that does not know it."
+  (when (and turnguard--connection (not (member session turnguard--opened)))
+    (push session turnguard--opened)
+    (turnguard--request 'turnguard/openSession
+                        (cdr (assoc session turnguard--sessions))
+                        #'ignore
+                        (lambda (error) (turnguard--say "%s" (plist-get error :message))))))
+
+(defun turnguard-open (session &rest params)
+  "Open SESSION, one for each conversation.
+PARAMS are those of `turnguard/openSession'.  `turnguard-record'
+opens one by itself if need be; this is for those that need
+settings of their own."
+  (setf (alist-get session turnguard--sessions nil nil #'equal)
+        `(:sessionId ,session :cwd ,(expand-file-name default-directory) ,@params))
+  (turnguard--open session))
+
+(defun turnguard-close (session)
+  "Close SESSION, at the end of its conversation."
+  (setf (alist-get session turnguard--sessions nil t #'equal) nil)
+  (when (and turnguard--connection (member session turnguard--opened))
+    (setq turnguard--opened (remove session turnguard--opened))
+    (turnguard--request 'turnguard/closeSession `(:sessionId ,session) #'ignore #'ignore)))
+
+(defun turnguard-record (session &rest events)
+  "Tell the EVENTS of SESSION, those of docs/protocol.md.
+Show what is new in the verdict, and return it; without an answer
+return nil: then all calls may run."
+  (if (assoc session turnguard--sessions)
+      (turnguard--open session)
+    (turnguard-open session))
+  (when-let ((verdict (turnguard--ask 'turnguard/record `(:sessionId ,session :events ,(vconcat events)))))
+    (let ((findings (plist-get verdict :findings)))
+      (when (and (not (seq-empty-p findings))
+                 (eq t (plist-get (seq-first findings) :fresh))
+                 (plist-get verdict :userMessage))
+        (turnguard--say "%s" (plist-get verdict :userMessage))))
+    verdict))
+
+(defun turnguard-halted-p (verdict)
+  "Whether VERDICT ends the turn."
+  (equal (plist-get verdict :action) "halt"))
+
+(defun turnguard-admitted (verdict calls)
+  "Return those of CALLS that may run.
+VERDICT is what `turnguard-record' returned for them."
+  (if (null verdict)
+      calls
+    (vconcat (seq-map (lambda (index) (seq-elt calls index)) (plist-get verdict :admitted)))))
+
+(defun turnguard-ask (session verdict)
+  "Ask the person what becomes of the turn of SESSION that VERDICT halted.
+Return non-nil if it goes on: then the batch has to be recorded
+again.  Who quits has stopped the turn."
+  (let* ((choices '((?s "stop") (?c "continue once" nil "continueOnce") (?r "raise the cap" nil "raiseCap")))
+         (choice (condition-case nil
+                     (read-multiple-choice "turnguard halted the turn:" choices)
+                   (quit nil)))
+         (action (nth 3 (assq (car choice) choices))))
+    (or (and action
+             (turnguard--ask 'turnguard/override
+                             `(:sessionId ,session :turnId ,(plist-get verdict :turnId) :action ,action)))
+        (progn (turnguard-record session '(:type "turnEnded" :outcome "cancelled"))
+               nil))))
+
+(defun turnguard-mode-line ()
+  "Return what the mode line says."
+  (if (null turnguard--connection)
+      " turnguard off"
+    (let* ((latest turnguard--latest)
+           (cap (plist-get latest :cap))
+           (state (plist-get latest :state)))
+      (cond
+       ((null latest) " turnguard")
+       (t (propertize (format " turnguard %d%s%s"
+                              (thread-first latest (plist-get :totals) (plist-get :toolCalls))
+                              ;; The adaptive cap is not a hard one.
+                              (if (plist-get cap :value)
+                                  (format "/%s%d" (if (eq t (plist-get cap :explicit)) "" "~") (plist-get cap :value))
+                                "")
+                              (if (equal state "running") "" (concat " " state)))
+                      'face (and (equal state "halted") 'error)))))))
+
+;;;###autoload
+(define-minor-mode turnguard-mode
+  "Run the turnguard daemon, and show in the mode line what it counts."
+  :global t
+  (let ((item '(:eval (turnguard-mode-line))))
+    (setq global-mode-string (remove item (or global-mode-string '(""))))
+    (if (not turnguard-mode)
+        (turnguard-stop)
+      (setq global-mode-string (append global-mode-string (list item)))
+      (turnguard-start))))
+
+(provide 'turnguard)
+;;; turnguard.el ends here

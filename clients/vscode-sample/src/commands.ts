@@ -1,0 +1,75 @@
+/** The commands, and the menu of the status bar that offers those that make sense now. */
+
+import * as vscode from 'vscode';
+import type { Controls } from './guard';
+import { installHook } from './hooks';
+import { ALREADY_DECIDED } from './notifications';
+import type { Sessions } from './sessions';
+
+export interface Commands {
+  controls: Controls;
+  sessions: Sessions;
+  log: vscode.LogOutputChannel;
+  restart(): Promise<void>;
+  runDemo(): Promise<void>;
+}
+
+/** What a command is about: a node of the tree, a halt in the chat; from the palette comes nothing. */
+interface About {
+  sessionId: string;
+  haltId?: number;
+}
+
+export function registerCommands(context: Commands): vscode.Disposable {
+  const { controls, sessions, log } = context;
+  const tell = (message: string) => void vscode.window.showInformationMessage(message);
+  const onSession = (act: (sessionId: string) => unknown) => async (about?: About) => {
+    const sessionId = about?.sessionId ?? controls.halted().at(-1) ?? sessions.active()?.sessionId;
+    if (sessionId === undefined || !controls.isRunning(sessionId)) tell('No turn runs that could be changed.');
+    else if (about?.haltId !== undefined && !controls.isHalted(sessionId, about.haltId)) tell(ALREADY_DECIDED);
+    else await act(sessionId);
+  };
+  const handlers: Record<string, (about?: About) => unknown> = {
+    'turnguard.continueOnce': onSession((id) => controls.continueOnce(id)),
+    'turnguard.raiseCap': onSession((id) => controls.raiseCap(id)),
+    'turnguard.stop': onSession((id) => controls.stop(id)),
+    'turnguard.restart': () => context.restart(),
+    'turnguard.runDemo': () => context.runDemo(),
+    'turnguard.showOutput': () => log.show(),
+    'turnguard.showMenu': () => showMenu(controls, sessions),
+    'turnguard.installHook': () => installHook(),
+    'turnguard.openSettings': () =>
+      vscode.commands.executeCommand('workbench.action.openSettings', '@ext:turnguard.turnguard-sample'),
+    'turnguard.openWalkthrough': () =>
+      vscode.commands.executeCommand('workbench.action.openWalkthrough', 'turnguard.turnguard-sample#start'),
+  };
+  return vscode.Disposable.from(
+    ...Object.entries(handlers).map(([name, act]) => vscode.commands.registerCommand(name, act)),
+  );
+}
+
+async function showMenu(controls: Controls, sessions: Sessions): Promise<void> {
+  const halted = controls.halted().at(-1);
+  const active = sessions.active()?.sessionId;
+  const running = halted ?? (active !== undefined && controls.isRunning(active) ? active : undefined);
+  const items = [
+    ...(halted === undefined ? [] : [{ label: '$(debug-continue) Continue Once', command: 'turnguard.continueOnce' }]),
+    ...(running === undefined
+      ? []
+      : [
+          { label: '$(arrow-up) Raise Cap', command: 'turnguard.raiseCap' },
+          { label: '$(debug-stop) Stop', command: 'turnguard.stop' },
+        ]),
+    { label: '$(list-tree) Show Sessions', command: 'turnguard.sessions.focus' },
+    { label: '$(play) Run a Demo Turn', command: 'turnguard.runDemo' },
+    { label: '$(debug-restart) Restart Server', command: 'turnguard.restart' },
+    { label: '$(output) Show Output', command: 'turnguard.showOutput' },
+    { label: '$(gear) Open Settings', command: 'turnguard.openSettings' },
+  ].map((item) =>
+    running !== undefined && SESSION_COMMANDS.has(item.command) ? { ...item, description: running } : item,
+  );
+  const choice = await vscode.window.showQuickPick(items, { title: 'turnguard' });
+  if (choice !== undefined) await vscode.commands.executeCommand(choice.command, running && { sessionId: running });
+}
+
+const SESSION_COMMANDS = new Set(['turnguard.continueOnce', 'turnguard.raiseCap', 'turnguard.stop']);

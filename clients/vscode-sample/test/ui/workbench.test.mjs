@@ -1,0 +1,101 @@
+// A turn that repeats itself, in the workbench: seen, halted, let go on, stopped.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Workbench } from './workbench.mjs';
+
+test('a turn that repeats itself', async (t) => {
+  const workbench = await Workbench.open(t);
+  const { rows, page } = workbench;
+  const step = (name, act) => workbench.step(t, name, act);
+  const halt = (calls) => workbench.toast(`Stopped after ${calls} tool calls`);
+  const session = rows.filter({ hasText: 'demo' }).first();
+
+  await step('the guard is ready, and nothing is guarded', async () => {
+    await workbench.says('turnguard: ready');
+    assert.equal(await workbench.severity(), '');
+    await workbench.openSessions();
+    await page.locator('.welcome-view-content', { hasText: 'No agent is being guarded' }).waitFor();
+    await workbench.screenshot('ready');
+  });
+
+  await step('the demo is halted: status bar, notification, tree, badge', async () => {
+    await workbench.run('turnguard: Run a Demo Turn');
+    await workbench.says('2/5');
+    await workbench.says('6/5 halted');
+    assert.equal(await workbench.severity(), 'error');
+    await halt(6).waitFor();
+    await session.filter({ hasText: '6/5 calls' }).waitFor();
+    for (const evidence of ['Most repeated: read_file, 3 times', 'At calls 1, 3, 5', 'model.maxToolCallsPerTurn'])
+      await rows.filter({ hasText: evidence }).first().waitFor();
+    await page.locator('.activitybar .badge-content', { hasText: '1' }).first().waitFor();
+    await workbench.screenshot('halted');
+  });
+
+  await step('Raise Cap: it goes on to the new cap', async () => {
+    await workbench.press(halt(6), 'Raise Cap');
+    await workbench.says('12/10 halted');
+    await halt(12).waitFor();
+    await rows.filter({ hasText: 'cap raised by 5' }).or(rows.filter({ hasText: 'Cap raised by 5' })).first().waitFor();
+    assert.equal(await workbench.toasts.count(), 1);
+    await workbench.screenshot('cap-raised');
+  });
+
+  await step('Continue Once: one more pair', async () => {
+    await workbench.press(halt(12), 'Continue Once');
+    await workbench.says('14/12 halted');
+    await halt(14).waitFor();
+  });
+
+  await step('Continue Once in the tree', async () => {
+    await workbench.act(session, 'Continue Once');
+    await workbench.says('16/14 halted');
+    await halt(16).waitFor();
+    // VS Code lets no extension take a notification back: the old one stays, and changes nothing any more.
+    await workbench.press(halt(14), 'Raise Cap');
+    await workbench.toast('decided already').waitFor();
+    await workbench.says('16/14 halted');
+  });
+
+  await step('closing the notification stops the turn', async () => {
+    await halt(16).hover();
+    await halt(16).locator('.codicon-notifications-clear').click();
+    await workbench.says('stopped');
+    assert.equal(await workbench.severity(), '');
+    await workbench.dismissAll();
+    await workbench.screenshot('stopped');
+  });
+
+  await step('the menu of the status bar', async () => {
+    await workbench.status.click();
+    await page.locator('.quick-input-list .monaco-list-row', { hasText: 'Show Output' }).first().waitFor();
+    await workbench.screenshot('menu');
+    await page.keyboard.press('Escape');
+    await workbench.choose('Restart Server');
+    await workbench.says('turnguard: ready');
+    await page.locator('.welcome-view-content', { hasText: 'No agent is being guarded' }).waitFor();
+  });
+
+  await step('Stop in the tree', async () => {
+    await workbench.run('turnguard: Run a Demo Turn');
+    await workbench.says('6/5 halted');
+    await workbench.act(session, 'Stop');
+    await workbench.says('stopped');
+    await workbench.dismissAll();
+  });
+
+  await step('the output says what was started, and no arguments', async () => {
+    const lines = await workbench.output();
+    await lines.filter({ hasText: 'starting:' }).first().waitFor();
+    await lines.filter({ hasText: /turnguard\s\d+\.\d+\.\d+/ }).first().waitFor();
+    const text = (await lines.allInnerTexts()).join('\n');
+    assert.doesNotMatch(text, /app\.ts|page\d|export/);
+    await workbench.screenshot('output');
+  });
+
+  await step('the walkthrough', async () => {
+    await workbench.run('View: Toggle Panel Visibility');
+    await workbench.run('turnguard: Open Walkthrough');
+    await page.locator('.gettingStartedContainer', { hasText: 'See a turn be stopped' }).waitFor();
+    await workbench.screenshot('walkthrough');
+  });
+});

@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { homedir, tmpdir } from 'node:os';
+import { delimiter, join, relative } from 'node:path';
+import { test } from 'node:test';
+import { locate } from '../../dist/guard.js';
+
+async function placesOf(t) {
+  const root = await mkdtemp(join(tmpdir(), 'turnguard-'));
+  t.after(() => rm(root, { recursive: true }));
+  const program = async (...parts) => {
+    const path = join(root, ...parts);
+    await mkdir(join(path, '..'), { recursive: true });
+    await writeFile(path, '#!/bin/sh\n');
+    await chmod(path, 0o755);
+    return path;
+  };
+  const folder = join(root, 'workspace');
+  await mkdir(folder);
+  return { root, folder, program, places: { setting: '', folders: [folder], isTrusted: true, pathVariable: '' } };
+}
+
+test('the setting goes before the interpreter, and that before PATH', async (t) => {
+  const { root, program, places } = await placesOf(t);
+  const named = await program('named', 'guard-it');
+  const beside = await program('env', 'bin', 'turnguard');
+  const onPath = await program('path', 'turnguard');
+  const all = {
+    ...places,
+    setting: named,
+    interpreter: join(root, 'env/bin/python'),
+    pathVariable: join(root, 'path'),
+  };
+  assert.equal(await locate(all), named);
+  assert.equal(await locate({ ...all, setting: '' }), beside);
+  assert.equal(await locate({ ...all, setting: '', interpreter: join(root, 'other/bin/python') }), onPath);
+  assert.equal(await locate({ ...all, setting: '', interpreter: undefined }), onPath);
+});
+
+test('a setting that names nothing is an error, and no search', async (t) => {
+  const { root, program, places } = await placesOf(t);
+  await program('path', 'turnguard');
+  await assert.rejects(
+    locate({ ...places, setting: '/no/such', pathVariable: join(root, 'path') }),
+    /turnguard\.path names \/no\/such/,
+  );
+});
+
+test('a file that cannot be run is none', async (t) => {
+  const { root, program, places } = await placesOf(t);
+  await chmod(await program('first', 'turnguard'), 0o644);
+  await mkdir(join(root, 'second', 'turnguard'), { recursive: true });
+  const third = await program('third', 'turnguard');
+  const pathVariable = ['first', 'second', 'third'].map((name) => join(root, name)).join(delimiter);
+  assert.equal(await locate({ ...places, pathVariable }), third);
+});
+
+test('nothing anywhere: what to do is said', async (t) => {
+  const { places } = await placesOf(t);
+  await assert.rejects(locate(places), /pip install turnguard.*turnguard\.path/);
+});
+
+test('in an untrusted workspace nothing that it contains is started, however it comes to be named', async (t) => {
+  const { root, folder, program, places } = await placesOf(t);
+  const inside = await program('workspace', 'bin', 'turnguard');
+  const outside = await program('path', 'turnguard');
+  const pathVariable = [join(folder, 'bin'), join(root, 'path')].join(delimiter);
+  const untrusted = { ...places, isTrusted: false, pathVariable, interpreter: join(folder, 'bin', 'python') };
+  assert.equal(await locate({ ...untrusted, isTrusted: true }), inside);
+  assert.equal(await locate(untrusted), outside);
+  for (const setting of [inside, '${workspaceFolder}/bin/turnguard', 'bin/turnguard'])
+    await assert.rejects(locate({ ...untrusted, setting }), /not trusted/);
+  const elsewhere = await program('env', 'turnguard');
+  assert.equal(
+    await locate({ ...untrusted, interpreter: join(root, 'env', 'python') }),
+    outside,
+    'nor an interpreter asked for',
+  );
+  assert.equal(await locate({ ...untrusted, setting: elsewhere }), elsewhere, 'the own setting of the person counts');
+});
+
+test('a relative entry of PATH is no place', async (t) => {
+  const { program, places } = await placesOf(t);
+  const pathVariable = relative(process.cwd(), join(await program('path', 'turnguard'), '..'));
+  await assert.rejects(locate({ ...places, pathVariable }), /was found neither/);
+});
+
+test('~ and ${workspaceFolder} stand for what they do elsewhere', async (t) => {
+  const { program, places } = await placesOf(t);
+  const inside = await program('workspace', 'guard');
+  assert.equal(await locate({ ...places, setting: '${workspaceFolder}/guard' }), inside);
+  assert.equal(await locate({ ...places, setting: 'guard' }), inside);
+  await assert.rejects(locate({ ...places, setting: '~/no-such-turnguard' }), (error) =>
+    error.message.includes(join(homedir(), 'no-such-turnguard')),
+  );
+});

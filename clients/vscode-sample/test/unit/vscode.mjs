@@ -1,0 +1,37 @@
+// As much of VS Code as src/daemon.ts looks at; `fake` says what it is like.
+const listeners = {};
+const event = (name) => (listener) => {
+  (listeners[name] ??= new Set()).add(listener);
+  return { dispose: () => listeners[name].delete(listener) };
+};
+
+export const fake = {
+  isTrusted: true,
+  folders: [],
+  /** By scope: `globalValue`, `workspaceValue`. */
+  path: {},
+  interpreter: undefined,
+  fire: (name, value) => listeners[name]?.forEach((listener) => listener(value)),
+};
+
+export const workspace = {
+  get isTrusted() {
+    return fake.isTrusted;
+  },
+  get workspaceFolders() {
+    return fake.folders.map((fsPath) => ({ uri: { scheme: 'file', fsPath } }));
+  },
+  getConfiguration: () => ({ inspect: (name) => (name === 'path' ? fake.path : {}) }),
+  onDidChangeConfiguration: event('configuration'),
+  onDidGrantWorkspaceTrust: event('trust'),
+};
+
+const environments = {
+  getActiveEnvironmentPath: () => ({ id: 'e', path: fake.interpreter }),
+  resolveEnvironment: async ({ path }) => path && { executable: { uri: { fsPath: path } } },
+  onDidChangeActiveEnvironmentPath: event('interpreter'),
+};
+
+export const extensions = { getExtension: () => ({ activate: async () => ({ environments }) }) };
+
+export const Disposable = { from: (...all) => ({ dispose: () => all.forEach((each) => each.dispose()) }) };

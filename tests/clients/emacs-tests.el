@@ -1,0 +1,153 @@
+;;; emacs-tests.el --- What clients/emacs has to do  -*- lexical-binding: t; -*-
+
+;;; Commentary:
+
+;; test_emacs.py runs each test in an Emacs of its own.
+
+;;; Code:
+
+(require 'ert)
+(require 'turnguard)
+(require 'turnguard-demo)
+
+(defconst tests-batch [(:name "read_file" :args (:path "a"))])
+
+(defvar tests-told nil "What `message' showed, the latest first.")
+
+(defun tests-daemon ()
+  "Return the command line of the daemon."
+  (split-string (getenv "CASE_DAEMON") "\n"))
+
+(defun tests-broken (way)
+  "Return the command line of a daemon that is broken in that WAY."
+  (append (split-string (getenv "CASE_BROKEN") "\n") (list way)))
+
+(defun tests-told (part)
+  "Return how many messages have PART."
+  (seq-count (lambda (each) (string-search part each)) tests-told))
+
+(defmacro tests-with-daemon (command &rest body)
+  "Run BODY with COMMAND as the daemon, and what is shown in `tests-told'."
+  (declare (indent 1))
+  ;; The machine may be busy: only what is about waiting is impatient.
+  `(let ((turnguard-command ,command) (turnguard-patience 20) tests-told)
+     (cl-letf (((symbol-function 'message)
+                (lambda (format &rest arguments) (push (apply #'format format arguments) tests-told))))
+       ,@body)))
+
+(defmacro tests-until (condition)
+  "Wait for CONDITION."
+  `(let ((deadline (+ (float-time) 20)))
+     (while (and (not ,condition) (< (float-time) deadline))
+       (accept-process-output nil 0.01))
+     (should ,condition)))
+
+(defun tests-record ()
+  "Record a batch."
+  (turnguard-record "s" `(:type "toolCalls" :calls ,tests-batch)))
+
+(ert-deftest demo ()
+  (tests-with-daemon (tests-daemon)
+    (let ((answers '("continue once" "raise the cap")))
+      (cl-letf (((symbol-function 'read-multiple-choice)
+                 (lambda (_prompt choices &rest _)
+                   (if-let ((answer (pop answers)))
+                       (seq-find (lambda (choice) (equal (nth 1 choice) answer)) choices)
+                     (signal 'quit nil)))))
+        (turnguard-demo)))
+    (should (equal (car tests-told) "turn: stopped"))
+    (should (= 3 (tests-told "turn: 2 calls ran")))
+    (dolist (count '(4 6 8))
+      (should (= 1 (tests-told (format "Stopped after %d tool calls" count)))))
+    (tests-until (equal (turnguard-mode-line) " turnguard 8/7 halted"))
+    (should (eq 'error (get-text-property 0 'face (turnguard-mode-line))))
+    (should (member '(:eval (turnguard-mode-line)) global-mode-string))))
+
+(ert-deftest mode-line ()
+  (tests-with-daemon (tests-daemon)
+    (should (equal (turnguard-mode-line) " turnguard off"))
+    (turnguard-mode)
+    (should (equal (turnguard-mode-line) " turnguard"))
+    (tests-record)
+    (tests-until (equal (turnguard-mode-line) " turnguard 1/~100"))
+    (turnguard-mode -1)
+    (should (equal (turnguard-mode-line) " turnguard off"))
+    (should-not (member '(:eval (turnguard-mode-line)) global-mode-string))
+    (tests-until (null (process-list)))))
+
+(ert-deftest settings ()
+  (tests-with-daemon (tests-daemon)
+    (let ((turnguard-settings '(:model (:maxToolCallsPerTurn 0))))
+      (turnguard-start))
+    (turnguard-open "s" :settings '(:model (:maxToolCallsPerTurn 1)))
+    (should (equal (turnguard-admitted (tests-record) tests-batch) tests-batch))
+    (let ((verdict (tests-record)))
+      (should (turnguard-halted-p verdict))
+      (should (equal (turnguard-admitted verdict tests-batch) [])))
+    ;; Said once.
+    (should (turnguard-halted-p (tests-record)))
+    (should (= 1 (length tests-told)))
+    (turnguard-close "s")
+    (should-not (turnguard-halted-p (tests-record)))))
+
+(ert-deftest wrong-settings ()
+  (tests-with-daemon (tests-daemon)
+    (turnguard-start)
+    (turnguard-open "s" :settings '(:model (:maxToolCallsPerTurn "many")))
+    (tests-until (= 1 (tests-told "maxToolCallsPerTurn")))))
+
+(ert-deftest wrong-events ()
+  (tests-with-daemon (tests-daemon)
+    (turnguard-start)
+    (let ((failure (should-error (turnguard-record "s" '(:type "no such event")))))
+      (should (string-search "no such event" (error-message-string failure))))))
+
+(ert-deftest missing ()
+  (tests-with-daemon '("no-such-turnguard" "serve")
+    (should (string-search "no-such-turnguard was not found" (error-message-string (should-error (turnguard-start)))))
+    (should (equal (turnguard-admitted (tests-record) tests-batch) tests-batch))
+    (should (= 1 (tests-told "calls run without the guard")))))
+
+(ert-deftest other-protocol ()
+  (tests-with-daemon (tests-broken "other-protocol")
+    (let ((failure (should-error (turnguard-start))))
+      (should (string-search "speaks protocol 2, turnguard.el speaks 1" (error-message-string failure))))
+    (should (equal (turnguard-mode-line) " turnguard off"))
+    (should-not (process-list))))
+
+(ert-deftest silent ()
+  (tests-with-daemon (tests-broken "silent")
+    (turnguard-start)
+    (setq turnguard-patience (eval (car (get 'turnguard-patience 'standard-value))))
+    (let ((begun (float-time)))
+      (should (equal (turnguard-admitted (tests-record) tests-batch) tests-batch))
+      (should (>= (- (float-time) begun) 0.24)))
+    (let ((begun (float-time)))
+      (should-not (tests-record))
+      (should (< (- (float-time) begun) 0.24)))
+    (should (= 1 (tests-told "calls run without the guard")))))
+
+(ert-deftest ends ()
+  (tests-with-daemon (tests-broken "ends")
+    (turnguard-start)
+    (should-not (tests-record))
+    (should (equal (turnguard-mode-line) " turnguard off"))
+    (should (= 1 (tests-told "M-x turnguard-start starts it again")))
+    (should (= 1 (tests-told "calls run without the guard")))
+    ;; What is started again knows the session as it was opened.
+    (turnguard-open "s" :settings '(:model (:maxToolCallsPerTurn 1)))
+    (setq turnguard-command (tests-daemon))
+    (turnguard-start)
+    (should-not (turnguard-halted-p (tests-record)))
+    (should (turnguard-halted-p (tests-record)))))
+
+(ert-deftest no-trace ()
+  (tests-with-daemon (tests-daemon)
+    (turnguard-start)
+    (turnguard-record "s" '(:type "toolCalls" :calls [(:name "read_file" :args (:path "CANARY"))]))
+    (ignore-errors (turnguard-record "s" '(:type "toolCalls" :calls [(:name 5 :args (:path "CANARY"))])))
+    (dolist (buffer (buffer-list))
+      (with-current-buffer buffer
+        (should-not (string-search "CANARY" (buffer-string)))))))
+
+;;; emacs-tests.el ends here
