@@ -14,7 +14,18 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 CORE = {"core", "turnguard_protocol"}
-SUPPORT = {"settings", "framing", "client", "transcript", "recording", "prose", "sealing", "process", "told", "appended"}
+SUPPORT = {
+    "settings",
+    "framing",
+    "client",
+    "transcript",
+    "recording",
+    "prose",
+    "sealing",
+    "process",
+    "told",
+    "appended",
+}
 FACES = {"service", "acp", "headless"}
 
 MAY_KNOW = {

@@ -4,9 +4,12 @@ Each command is a module with `main(argv)`, which returns the exit code, and `pa
 """
 
 import argparse
+import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -15,7 +18,10 @@ from turnguard import __version__
 INTERRUPTED = 130
 """What shells give for a program that Ctrl-C ended."""
 
-MISUSE = 2
+FAILED, MISUSE = 1, 2
+
+UNWRITTEN = 74
+"""What was to be printed could not be written (EX_IOERR of sysexits.h), as `turnguard exec` says it."""
 
 UNREAD = 141
 """The same for one that wrote to a pipe that nobody reads any more."""
@@ -54,22 +60,76 @@ class Module(Protocol):
         ...
 
 
+class _Closed(io.TextIOBase):
+    """Stands for a stdout that was closed before turnguard began."""
+
+    def write(self, text: str, /) -> int:
+        """Raises OSError."""
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+class _Nowhere(io.TextIOBase):
+    """Stands for such a stderr: what is said there is not heard, and that is all."""
+
+    def write(self, text: str, /) -> int:
+        """Drops the text."""
+        return len(text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; its exit code. Exits with 2 when the arguments cannot be understood."""
     argv = sys.argv[1:] if argv is None else argv
+    _make_writable()
     try:
-        if argv and argv[0] in COMMANDS:
-            return load(argv[0]).main(argv[1:])
-        if not argv:
-            parser().print_help(sys.stderr)
-            return MISUSE
-        parser().parse_args(argv)
+        try:
+            return _run(argv)
+        finally:
+            sys.stdout.flush()  # what cannot be written is told here, and not when Python ends
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python would flush at the end
+        _give_up_stdout()
         return UNREAD
+    except MemoryError:
+        _complain("there is not enough memory")
+        return FAILED
+    except OSError as error:
+        if error.filename is not None:
+            _complain(f"{error.filename!r}: {error.strerror}")
+            return FAILED
+        _give_up_stdout()
+        _complain(f"cannot write to stdout: {error.strerror or error}")
+        return UNWRITTEN
+
+
+def _run(argv: Sequence[str]) -> int:
+    if argv and argv[0] in COMMANDS:
+        return load(argv[0]).main(argv[1:])
+    if not argv:
+        parser().print_help(sys.stderr)
+        return MISUSE
+    parser().parse_args(argv)
     raise AssertionError("argparse has exited")
+
+
+def _make_writable() -> None:
+    """Lets every character be written, as an escape where the encoding has no other way, and closed streams stand."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    sys.stdout = sys.stdout or _Closed()
+    sys.stderr = sys.stderr or _Nowhere()
+
+
+def _give_up_stdout() -> None:
+    """Lets what Python would flush at the end go nowhere."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(words: str) -> None:
+    with suppress(OSError):
+        sys.stderr.write(f"turnguard: {words}\n")
 
 
 def load(name: str) -> Module:

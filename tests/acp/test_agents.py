@@ -175,6 +175,13 @@ def test_opencode_names_are_the_first_titles() -> None:
     assert Heard("opencode").hear(later("c", status="in_progress", rawInput={"n": 1}, kind="read"))
 
 
+@pytest.mark.parametrize("agent", ["opencode", "goose", "kimi"])
+@pytest.mark.parametrize("title", ["cat a --password hunter2", "SECRET=hunter2", "x" * 65, "/home/hunter2", ""])
+def test_a_title_that_is_no_name_is_none(agent: str, title: str) -> None:
+    told = known(agent, call("c", title=title, kind="execute", status="in_progress", rawInput={"a": 1}))
+    assert told.name == "execute"
+
+
 def test_fast_agent_names_are_the_first_words_of_titles() -> None:
     told = known("fast-agent", call("c", title="files/read(path=a)", status="in_progress", rawInput={"path": "a"}))
     assert told.name == "files/read"

@@ -453,6 +453,32 @@ def test_results_that_are_hard_to_read_do_not_blind() -> None:
     assert first == second != third
 
 
+def long_result(call_id: str, output: str, code: int) -> Any:
+    return later(call_id, status="completed", rawOutput={"output": output, "metadata": {"exit": code}})
+
+
+def test_of_a_long_result_the_short_members_are_read_and_the_others_are_equal_where_the_text_is() -> None:
+    heard = Heard("opencode")
+    for number, (end, code) in enumerate([("a", 0), ("a", 0), ("b", 0), ("a", 1)]):
+        heard.hear(*opencode(f"c{number}")[:2], long_result(f"c{number}", "12:34:56 " * 200_000 + end, code))
+    heard.end()
+    first, second, other_text, other_code = heard.outcomes
+    assert None not in (first, other_text, other_code)
+    assert first == second
+    assert len({first, other_text, other_code}) == 3
+    assert [result.ok for result in heard.results] == [True, True, True, False]
+
+
+def test_of_long_content_and_long_texts_the_digest_is_told() -> None:
+    for more in ({"content": shown("x" * 2_000_000)}, {"rawOutput": "x" * 2_000_000}):
+        merged = MergedCall("c")
+        merged.merge(seen(later("c", status="completed", **more)))
+        held = merged.content if "content" in more else merged.raw_output
+        assert isinstance(held, Raw)
+        assert b"sha256" in bytes(held)
+        assert len(bytes(held)) < 200
+
+
 def test_a_call_whose_arguments_never_come_is_counted_and_equals_no_other() -> None:
     heard = Heard("claude")
     for number in range(30):

@@ -156,3 +156,12 @@ def test_an_override_cannot_take_back_a_halt_that_has_begun() -> None:
     ask(play, "_turnguard/override", {"sessionId": "s", "action": "disable"})
     play.agent(result_of(1, {"stopReason": "cancelled"}))
     assert play.answers_to(1)[0]["result"]["stopReason"] == "max_turn_requests"
+
+
+def test_a_session_whose_id_holds_half_a_character_can_be_asked_about() -> None:
+    play = Play().start("\ud800")
+    for params in ({"sessionId": "\ud800"}, {"sessionId": "\udfff"}, {"sessionId": ["\ud800"]}):
+        play.client(request("x", "_turnguard/status", params))
+    found, unknown, odd = play.answers_to("x")
+    assert [session["sessionId"] for session in found["result"]["sessions"]] == ["\ud800"]
+    assert (unknown["error"]["code"], odd["error"]["code"]) == (-32004, -32602)

@@ -393,10 +393,53 @@ def test_t20_an_id_used_again_is_not_granted_by_a_stale_click() -> None:
     play.agent(permission(0, "p1"))
     play.loop()
     play.agent(result_of(1, CANCELLED))
+    play.prompt(2)
+    play.forget()
     play.agent(permission(0, "p2"))
+    (asked,) = play.at_client
+    assert isinstance(asked["id"], str)
+    assert asked["params"]["toolCall"] == {"toolCallId": "p2"}
     yes = result_of(0, {"outcome": {"outcome": "selected", "optionId": "yes"}})
     assert play.client(yes) is not None
-    assert play.client(yes) is None
+    assert play.at_agent == []
+    play.client({**yes, "id": asked["id"]})
+    assert play.at_agent == [yes]
+    assert play.agent(permission(0, "p3")) is None, "the stale answer has come"
+
+
+def test_t20_an_id_used_again_is_answered_though_the_first_request_never_was() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.agent(permission("a", "p1"))
+    play.loop()
+    play.agent(result_of(1, CANCELLED))
+    play.prompt(2)
+    play.forget()
+    play.agent(request("a", "elicitation/create", {"sessionId": "s", "message": "?"}))
+    asked = play.at_client[-1]["id"]
+    play.agent(notification("$/cancel_request", {"requestId": "a"}))
+    assert play.at_client[-1] == notification("$/cancel_request", {"requestId": asked})
+    play.client(result_of(asked, {"action": "accept"}))
+    assert play.at_agent == [result_of("a", {"action": "accept"})]
+
+
+def test_t20_an_id_used_again_is_cancelled_by_the_next_halt_under_the_name_the_client_knows() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.agent(permission(0, "p1"))
+    play.loop()
+    play.agent(result_of(1, CANCELLED))
+    play.prompt(2)
+    play.forget()
+    play.agent(permission(0, "p2"))
+    asked = play.at_client[-1]["id"]
+    play.loop(args={"path": "other"})
+    assert notification("$/cancel_request", {"requestId": asked}) in play.at_client
+    assert result_of(0, PERMISSION_CANCELLED) in play.at_agent
+    play.forget()
+    for request_id in (asked, 0):
+        play.client(result_of(request_id, {"outcome": {"outcome": "selected", "optionId": "yes"}}))
+    assert play.at_agent == []
 
 
 def test_t20_a_permission_that_cannot_be_read_is_answered_during_a_halt() -> None:

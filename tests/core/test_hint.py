@@ -64,6 +64,28 @@ COMMANDS = [
     ("python -m", "python"),
     ("python x.py -m y", "python"),
     ("pythonx -m y", "pythonx"),
+    ("python -m 'SECRET=1'", "python"),
+    # what may be secret is no subcommand
+    ('git -c "http.extraHeader=Authorization: Bearer SECRET" push', "git push"),
+    ("git -c http.extraHeader=SECRET push", "git push"),
+    ("git -C secret --git-dir secret --no-pager log", "git log"),
+    ("git --unheard-of secret push", "git"),
+    ("git --unheard-of=secret push", "git push"),
+    ("git -p log", "git log"),
+    ("npm -p secret run build", "npm run build"),
+    ("kubectl --token secret get pods", "kubectl get"),
+    ("docker -H tcp://secret compose -p secret up", "docker compose"),
+    ("make -j 4 test", "make"),
+    ("make -j4 test", "make test"),
+    ("make SECRET", "make"),
+    ("make out/secret.o", "make"),
+    ("git " + 33 * "a", "git"),
+    ("git 'two words'", "git"),
+    ("npm run $(SECRET)", "npm run"),
+    ("git $(SECRET)", "git"),
+    ("$(SECRET)", None),
+    ("`SECRET`", None),
+    ("user:SECRET@host", None),
 ]
 
 

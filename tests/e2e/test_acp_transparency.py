@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,41 @@ def test_t3_a_stderr_that_nobody_reads_stops_nothing(start: Start, tmp_path: Pat
         os.close(reader)
 
 
+def test_t3_a_stderr_that_nobody_reads_does_not_keep_the_agent_from_starting(tmp_path: Path) -> None:
+    """What is said before: here, that there is no place for a salt."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
+    (tmp_path / "state").write_text("no directory")
+    ran = subprocess.run(
+        [*ACP, "--", "cat"],
+        input=b"{}\n",
+        stdout=subprocess.PIPE,
+        stderr=writer,
+        cwd=ROOT,
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)},
+        timeout=DEADLINE,
+        check=False,
+    )
+    os.close(reader)
+    os.close(writer)
+    assert (ran.returncode, ran.stdout) == (0, b"{}\n")
+
+
+@pytest.mark.parametrize("option", ["--record", "--log"])
+def test_files_that_could_hold_everything_up_are_refused_before_the_agent_starts(tmp_path: Path, option: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for file in (str(tmp_path / "fifo"), "/dev/stdout"):
+        command = [*ACP, option, file, "--", "touch", str(tmp_path / "started")]
+        ran = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=DEADLINE, check=False)
+        assert (ran.returncode, ran.stdout) == (2, b"")
+        assert b"not a regular file" in ran.stderr
+        assert not (tmp_path / "started").exists()
+
+
 # --- T4: back-pressure ------------------------------------------------------------------------------------------------
 
 
@@ -267,6 +303,36 @@ def test_t5_an_agent_that_cannot_be_started_is_told_in_one_line(command: str, co
     ran = subprocess.run([*ACP, "--", command], capture_output=True, cwd=ROOT, timeout=DEADLINE, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr.count(b"\n")) == (code, b"", 1)
     assert command.encode() in ran.stderr
+
+
+@only_linux
+def test_t5_too_few_open_files_are_told_in_one_line() -> None:
+    command = ["sh", "-c", 'ulimit -n 6; exec "$@"', "sh", *ACP, "--", "cat"]
+    ran = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=DEADLINE, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr.count(b"\n")) == (126, b"", 1)
+
+
+@pytest.mark.parametrize("which", ["stdin", "stdout"])
+def test_t5_pipes_that_somebody_made_nonblocking_are_no_end(which: str) -> None:
+    to_us, from_us = os.pipe(), os.pipe()
+    os.set_blocking(to_us[0] if which == "stdin" else from_us[1], False)
+    process = subprocess.Popen([*ACP, "--", "cat"], stdin=to_us[0], stdout=from_us[1], cwd=ROOT)
+    os.close(to_us[0])
+    os.close(from_us[1])
+    line = b'{"x":"' + b"a" * 5_000 + b'"}\n'
+    writer = threading.Thread(target=lambda: [os.write(to_us[1], line) for _ in range(100)])
+    writer.start()
+    taken = bytearray()
+    while len(taken) < 100 * len(line):
+        assert select.select((from_us[0],), (), (), DEADLINE)[0]
+        block = os.read(from_us[0], 10_000)
+        assert block, "the end came early"
+        taken += block
+    writer.join(DEADLINE)
+    os.close(to_us[1])
+    assert process.wait(DEADLINE) == 0
+    os.close(from_us[0])
+    assert taken == 100 * line
 
 
 def test_t5_the_agents_stdin_ends_with_the_clients(start: Start, tmp_path: Path) -> None:

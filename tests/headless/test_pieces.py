@@ -26,8 +26,8 @@ def test_a_folder_of_events_is_one_transcript(tmp_path: Path) -> None:
     piece(events, ".lock", "")
     piece(tmp_path / "conversation" / "event_cache", "0-25.json", f"[{event(2)}]")
     piece(tmp_path / "conversation", "metadata.json", "{}")
-    assert find([tmp_path]) == [tmp_path / "conversation" / "metadata.json", events]
-    assert find([events]) == [events]
+    assert find([tmp_path]).files == [tmp_path / "conversation" / "metadata.json", events]
+    assert find([events]).files == [events]
     transcript = open_transcript(events, FORMATS)
     assert transcript.format.name == "openhands"
     told = [plain(each) for each in transcript]
@@ -44,7 +44,7 @@ def test_names_of_the_sdk(tmp_path: Path) -> None:
 
 def test_another_folder_of_that_name_is_not(tmp_path: Path) -> None:
     piece(tmp_path / "events", "log.json", "{}")
-    assert find([tmp_path]) == [tmp_path / "events" / "log.json"]
+    assert find([tmp_path]).files == [tmp_path / "events" / "log.json"]
 
 
 def test_they_are_found_where_the_agent_keeps_them(tmp_path: Path) -> None:

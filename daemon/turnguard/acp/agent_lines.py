@@ -17,7 +17,7 @@ from turnguard.acp.messages import (
     text,
     unread_id,
 )
-from turnguard.acp.outgoing import Out
+from turnguard.acp.outgoing import Out, with_request_id
 from turnguard.acp.requests import CANCELLED_ELICITATION, CANCELLED_PERMISSION, Asked
 from turnguard.acp.session import Session
 from turnguard.acp.turn import origin_of
@@ -68,7 +68,7 @@ class AgentLines:
             return None
         request_id, asked = unread_id(line), self._connection.asked
         if request_id is None and not is_whole:
-            request_id = self._connection.only_stopped_prompt()
+            request_id = self._connection.only_asked()
         pending = None if request_id is None else asked.pending(request_id)
         if request_id is None or not (asked.is_answered(request_id) or (pending and pending.kind in ANSWERED_UNREAD)):
             return None
@@ -115,16 +115,22 @@ class AgentLines:
 
     def _cancel_request(self, message: Message, line: bytes, now: float) -> Out | None:
         """The client was told already when turnguard answered the agent in its place."""
-        request_id = message.params.request_id
-        is_told = request_id is not None and self._connection.open_requests.is_answered(request_id)
-        return Out() if is_told else None
+        request_id, open_requests = message.params.request_id, self._connection.open_requests
+        if request_id is None:
+            return None
+        told_as = open_requests.told_as(request_id)
+        if told_as is not None:
+            out = Out()
+            out.to_client.append(with_request_id(line, told_as))
+            return out
+        return Out() if open_requests.is_answered(request_id) else None
 
     # --- what it asks -------------------------------------------------------------------------------------------------
 
     def _permission(self, message: Message, line: bytes, now: float) -> Out | None:
         session, request_id, asked = self._session_of(message), id_of(message), message.params.tool_call
         if session is None:
-            return self._of_nobody(request_id, CANCELLED_PERMISSION)
+            return self._of_nobody(request_id, CANCELLED_PERMISSION, line)
         if request_id is None or asked is None:
             return None
         return self._connection.settled(session, session.permission(request_id, asked, line, now))
@@ -132,13 +138,13 @@ class AgentLines:
     def _elicitation(self, message: Message, line: bytes, now: float) -> Out | None:
         session, request_id = self._session_of(message), id_of(message)
         if session is None:
-            return self._of_nobody(request_id, CANCELLED_ELICITATION)
-        return None if request_id is None else session.asks_person(request_id, CANCELLED_ELICITATION)
+            return self._of_nobody(request_id, CANCELLED_ELICITATION, line)
+        return None if request_id is None else session.asks_person(request_id, CANCELLED_ELICITATION, line)
 
-    def _of_nobody(self, request_id: RequestId | None, cancelled: Mapping[str, Any]) -> Out | None:
+    def _of_nobody(self, request_id: RequestId | None, cancelled: Mapping[str, Any], line: bytes) -> Out | None:
         """Something is asked for no session that we know: for the one that is at work, where there is only one."""
         session = self._connection.only_at_work()
-        return None if session is None or request_id is None else session.asks_person(request_id, cancelled)
+        return None if session is None or request_id is None else session.asks_person(request_id, cancelled, line)
 
     def _acts(self, message: Message, line: bytes, now: float) -> Out | None:
         session, request_id = self._session_of(message), id_of(message)

@@ -16,9 +16,10 @@ subagent or of the main conversation: their scope is part of the key, and is the
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnguard.acp.agents.merged import COMPLETED, ENDS, FAILED, IN_PROGRESS, MergedCall, digest_of, is_given
 from turnguard.acp.agents.table import AgentTable
@@ -336,14 +337,12 @@ class Calls:
         call.is_keyed = call.told.fidelity != "none"
 
     def _identified(self, named: Call, args: Raw) -> Call:
-        for known in (named, msgspec.structs.replace(named, args=digest_of(args))):
-            try:
-                identified = identify(ToolCalls([known]), self._needs())
-            except InvalidEventError:  # no JSON after all, or nested too deep: equal where the text is
-                continue
-            if isinstance(identified, ToolCalls):
-                return identified.calls[0]
-        return Call(named.name, named.id, key=UNKNOWN_KEY, fidelity="none")
+        try:
+            identified = identify(ToolCalls([named]), self._needs())
+        except InvalidEventError:  # no JSON after all, or nested too deep: equal where the text is
+            digested = msgspec.structs.replace(named, args=digest_of(args))
+            identified = identify(ToolCalls([digested]), self._needs())
+        return cast("ToolCalls", identified).calls[0]
 
     def _end(self, call: OpenCall) -> Events:
         """What became of a call."""
@@ -354,19 +353,21 @@ class Calls:
 
     def _result(self, call: OpenCall) -> Result:
         output, ok = self.table.outcome(call.merged)
-        bare = Result(call.told.id, call.told.name, ok=ok)
+        result = Result(call.told.id, call.told.name, ok=ok)
         if call.merged.status not in (COMPLETED, FAILED):
-            bare.status = "cancelled"
-        member = "error" if call.merged.status == FAILED else "output"
-        for told in (output, digest_of(output)):
-            whole = msgspec.structs.replace(bare, **{member: told})
-            try:
-                identified = identify(ToolResults([whole]), self._needs(), lambda _: call.told)
-            except InvalidEventError:  # nested too deep
-                continue
-            if isinstance(identified, ToolResults):
-                return identified.results[0]
-        return bare
+            result.status = "cancelled"
+        try:
+            return self._identified_result(call, result, output)
+        except InvalidEventError:  # nested too deep
+            return self._identified_result(call, result, digest_of(output))
+
+    def _identified_result(self, call: OpenCall, result: Result, told: Raw | UnsetType) -> Result:
+        if call.merged.status == FAILED:
+            result.error = told
+        else:
+            result.output = told
+        identified = identify(ToolResults([result]), self._needs(), lambda _: call.told)
+        return cast("ToolResults", identified).results[0]
 
     def _running(self, *, without: str | None = None) -> Running:
         return {

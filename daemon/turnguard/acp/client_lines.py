@@ -8,7 +8,7 @@ from turnguard.acp.ask import choice_of
 from turnguard.acp.connection import Connection, Handler, id_of
 from turnguard.acp.control import METHODS, ControlError, announces_notifications, answer
 from turnguard.acp.messages import Message, RequestId
-from turnguard.acp.outgoing import Out, failure, members_of, response, whole
+from turnguard.acp.outgoing import Out, failure, members_of, response, whole, with_id
 from turnguard.acp.requests import KINDS, Asked
 from turnguard.acp.session import Session
 
@@ -110,6 +110,11 @@ class ClientLines:
         if terminal is not None and isinstance(message.result, Raw):
             session, terminal_id = terminal
             session.turns.calls.terminal(terminal_id, message.result)
+        renamed = connection.open_requests.taken_back(request_id)
+        if renamed is not None:
+            out = Out()
+            out.to_agent.append(with_id(line, renamed))
+            return out
         return Out() if connection.open_requests.swallows(request_id) else None
 
     def _control(self, message: Message, line: bytes, now: float) -> Out | None:

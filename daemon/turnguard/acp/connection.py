@@ -105,11 +105,10 @@ class Connection:
         session = None if asked is None else self.known(asked.session_id)
         return session if session is not None and session.is_holding(request_id) else None
 
-    def only_stopped_prompt(self) -> RequestId | None:
-        """The prompt that is being stopped, if the client waits for the answer to nothing else that the agent has."""
+    def only_asked(self) -> RequestId | None:
+        """The one request of the client that the agent has to answer; None where there are none, or several."""
         pending = [request_id for request_id, _ in self.asked.all_pending() if self.waiting(request_id) is None]
-        stopped = [session.stopped_prompt for session in self.sessions.values()]
-        return pending[0] if len(pending) == 1 and pending[0] in stopped else None
+        return pending[0] if len(pending) == 1 else None
 
     def only_at_work(self) -> Session | None:
         """The one session that is at something; None where none is, or several are."""

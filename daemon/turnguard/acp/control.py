@@ -147,8 +147,13 @@ def answer(method: str, params: bytes, controlled: Controlled) -> Answer:
 
 def _params(params: bytes, kind: type[P]) -> P:
     try:
-        return msgspec.json.decode(params or b"{}", type=kind)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        try:
+            return msgspec.json.decode(params or b"{}", type=kind)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:  # half a surrogate pair, for example in the id of a session
+            return msgspec.convert(json.loads(params), type=kind)
+    except (ValueError, RecursionError) as error:
         message, _, path = str(error).partition(" - at `")
         where = f"$.params{path.removeprefix('$').removesuffix('`')}"
         raise ControlError(INVALID_PARAMS, f"Invalid params: {message}", PathError(where, message)) from error

@@ -108,6 +108,22 @@ def failure(request_id: RequestId | None, code: int, message: str, data: Any = N
     return encoded({"jsonrpc": "2.0", "id": request_id, "error": error if data is None else {**error, "data": data}})
 
 
+def with_id(line: bytes, request_id: RequestId) -> bytes:
+    """A message under another id. Raises ValueError when it cannot be taken apart."""
+    members = members_of(line)
+    members["id"] = json_of(request_id)
+    return encoded(members)
+
+
+def with_request_id(line: bytes, request_id: RequestId) -> bytes:
+    """A `$/cancel_request` for another request. Raises ValueError or KeyError when it cannot be taken apart."""
+    members = members_of(line)
+    params = members_of(members["params"])
+    params["requestId"] = json_of(request_id)
+    members["params"] = json_of(params)
+    return encoded(members)
+
+
 def session_update(session_id: str, update: Mapping[str, Any]) -> bytes:
     """A `session/update` notification as a line."""
     return notification("session/update", {"sessionId": session_id, "update": update})
@@ -142,7 +158,7 @@ def with_note(line: bytes, note: str) -> bytes | None:
     try:
         message = members_of(line)
         params = members_of(message["params"])
-        blocks = msgspec.json.decode(params["prompt"], type=list[Raw])
+        blocks = _items_of(params["prompt"])
         if not blocks or _is_command(blocks[0]):
             return None
     except (KeyError, ValueError):
@@ -150,6 +166,19 @@ def with_note(line: bytes, note: str) -> bytes | None:
     params["prompt"] = json_of([*blocks, {"type": "text", "text": note}])
     message["params"] = json_of(params)
     return encoded(message)
+
+
+def _items_of(value: Raw) -> list[Raw]:
+    """The items of an array, also with half a surrogate pair in it. Raises ValueError when it is none."""
+    try:
+        return msgspec.json.decode(value, type=list[Raw])
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        found: Any = json.loads(bytes(value))
+        if not isinstance(found, list):
+            raise
+        return [Raw(json.dumps(each).encode()) for each in cast("list[Any]", found)]
 
 
 def _is_command(block: Raw) -> bool:

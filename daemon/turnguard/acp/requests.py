@@ -2,8 +2,9 @@
 
 A request of the client that turnguard answered, be it by the agent's answer rewritten or in the agent's place, is
 answered: whatever the agent sends under its id later goes nowhere. So it is with a request of the agent that turnguard
-answered in the client's place. The agent's ids are its own: they often equal ids of the client, and say nothing about
-the client's requests.
+answered in the client's place; should the agent use its id again before the client has answered, the client is asked
+under another one, so that a stale click allows nothing new and an answer to the new request is not taken for a stale
+one. The agent's ids are its own: they often equal ids of the client, and say nothing about the client's requests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,34 +97,46 @@ class Open(NamedTuple):
     """A request of the agent that waits for the client.
 
     `cancelled` and `rejected` are the results that answer it in the client's place. `tool_call_id`: the call that a
-    permission is asked for.
+    permission is asked for. `told_as`: the id under which the client was asked, None for the agent's own.
     """
 
     session_id: str
     cancelled: Mapping[str, Any]
     rejected: Mapping[str, Any]
     tool_call_id: str | None = None
+    told_as: str | None = None
 
 
 class OpenRequests:
     """All that the agent of one connection makes and that can be answered in the client's place."""
 
-    __slots__ = ("_answered", "_open")
+    __slots__ = ("_answered", "_open", "_renamed")
 
     def __init__(self) -> None:
         self._open: dict[RequestId, Open] = {}
         self._answered: set[RequestId] = set()
+        self._renamed: dict[str, RequestId] = {}
 
     def forwarded(self, request_id: RequestId, request: Open) -> None:
-        """The request went to the client."""
+        """The request goes to the client."""
         self._open[request_id] = request
+        if request.told_as is not None:
+            self._renamed[request.told_as] = request_id
+
+    def told_as(self, request_id: RequestId) -> str | None:
+        """The id under which the client was asked for an open request, None for the agent's own."""
+        request = self._open.get(request_id)
+        return None if request is None else request.told_as
+
+    def taken_back(self, told_as: RequestId) -> RequestId | None:
+        """The id of the agent's request that the client answers under another; it is open no more."""
+        request_id = self._renamed.pop(told_as, None) if isinstance(told_as, str) else None
+        if request_id is not None:
+            self._open.pop(request_id, None)
+        return request_id
 
     def swallows(self, request_id: RequestId) -> bool:
-        """Whether an answer of the client comes too late, since the agent was answered in its place.
-
-        Should an agent use such an id again, the first answer counts as the late one: a stale click must not allow
-        something new.
-        """
+        """Whether an answer of the client comes too late, since the agent was answered in its place."""
         if request_id in self._answered:
             self._answered.discard(request_id)
             return True
@@ -131,7 +144,7 @@ class OpenRequests:
         return False
 
     def is_answered(self, request_id: RequestId) -> bool:
-        """Whether turnguard answered this request and the client has not: it was told already that it need not."""
+        """Whether turnguard answered a request under this id and the client has not, since it was told so."""
         return request_id in self._answered
 
     def of(self, session_id: str, tool_call_id: str | None = None) -> list[tuple[RequestId, Open]]:
@@ -142,15 +155,21 @@ class OpenRequests:
             if request.session_id == session_id and tool_call_id in (None, request.tool_call_id)
         ]
 
-    def take_over(self, request_id: RequestId) -> None:
-        """The agent is answered by turnguard; the client's answer will be a late one."""
-        self._open.pop(request_id, None)
-        self._answered.add(request_id)
+    def take_over(self, request_id: RequestId) -> RequestId:
+        """The agent is answered by turnguard; the client's answer will be a late one. The id that the client knows."""
+        request = self._open.pop(request_id, None)
+        told_as = request_id if request is None or request.told_as is None else request.told_as
+        if isinstance(told_as, str):
+            self._renamed.pop(told_as, None)
+        self._answered.add(told_as)
+        return told_as
 
     def forget(self, session_id: str) -> None:
         """The session is gone."""
-        for request_id, _ in self.of(session_id):
+        for request_id, request in self.of(session_id):
             del self._open[request_id]
+            if request.told_as is not None:
+                del self._renamed[request.told_as]
 
 
 # --- answers in the client's place ------------------------------------------------------------------------------------

@@ -10,13 +10,14 @@ that says nothing new changes no line.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from turnguard.acp import words
 from turnguard.acp.agents.merged import COMPLETED, FAILED
-from turnguard.acp.ask import Choice, Question
+from turnguard.acp.ask import ID_PREFIX, Choice, Question
 from turnguard.acp.calls import Calls
 from turnguard.acp.control import State
 from turnguard.acp.halt import CANCELLED, Halt, Phase, Strikes, cancel, closings
@@ -30,7 +31,7 @@ from turnguard.acp.messages import (
     Update,
 )
 from turnguard.acp.options import Options
-from turnguard.acp.outgoing import Out, cancel_request, failure, response, whole, with_note
+from turnguard.acp.outgoing import Out, cancel_request, failure, response, whole, with_id, with_note
 from turnguard.acp.requests import CANCELLED_PERMISSION, Open, OpenRequests, rejection
 from turnguard.acp.tell import Teller
 from turnguard.acp.turn import Guarded, Turns, Work
@@ -167,11 +168,6 @@ class Session:
         return out
 
     @property
-    def stopped_prompt(self) -> RequestId | None:
-        """The prompt that is being stopped and that neither the agent nor turnguard has answered."""
-        return None if self._halt is None or self._is_zombie else self._halt.work.request_id
-
-    @property
     def question_id(self) -> str | None:
         """The id of the question that is open."""
         return None if self._question is None else self._question.request_id
@@ -240,20 +236,34 @@ class Session:
             out.to_agent.append(response(request_id, rejection(line)))
         else:
             request = Open(self.session_id, CANCELLED_PERMISSION, rejection(line), call)
-            self._open_requests.forwarded(request_id, request)
-            if out.is_empty:
+            forwarded = self._forwarded(request_id, request, line)
+            if out.is_empty and forwarded is line:
                 return None
-            out.to_client.insert(0, whole(line))
+            out.to_client.insert(0, whole(forwarded))
         return out
 
-    def asks_person(self, request_id: RequestId, cancelled: Mapping[str, Any]) -> Out | None:
+    def _forwarded(self, request_id: RequestId, request: Open, line: bytes) -> bytes:
+        """Notes a request that the agent makes of the client. Returns the line that goes to the client."""
+        if self._open_requests.is_answered(request_id):
+            told_as = f"{ID_PREFIX}{self._unique()}"
+            with suppress(ValueError):  # it cannot be read, and goes as it is
+                renamed = with_id(line, told_as)
+                self._open_requests.forwarded(request_id, request._replace(told_as=told_as))
+                return renamed
+        self._open_requests.forwarded(request_id, request)
+        return line
+
+    def asks_person(self, request_id: RequestId, cancelled: Mapping[str, Any], line: bytes) -> Out | None:
         """The agent asks the person something that says nothing of a call. `cancelled` answers it in their place."""
+        out = Out()
         if self._halt is not None:
-            out = Out()
             out.to_agent.append(response(request_id, cancelled))
             return out
-        self._open_requests.forwarded(request_id, Open(self.session_id, cancelled, cancelled))
-        return None
+        forwarded = self._forwarded(request_id, Open(self.session_id, cancelled, cancelled), line)
+        if forwarded is line:
+            return None
+        out.to_client.append(whole(forwarded))
+        return out
 
     def acts(self, request_id: RequestId) -> Out | None:
         """The agent wants to write a file or to start a program; for a turn that the client saw end it may not."""
@@ -302,7 +312,6 @@ class Session:
     def closed(self, line: bytes, now: float) -> Out | None:
         """The agent has closed the session: a turn that was being stopped is over, and no other answer will come."""
         halt = self._halt
-        self.turns.left.clear()
         if halt is None:
             return None
         out = Out()
@@ -466,9 +475,9 @@ class Session:
 
     def _take_over(self, request_id: RequestId, result: Mapping[str, Any], out: Out) -> None:
         """Answers a request of the agent in the client's place."""
-        self._open_requests.take_over(request_id)
+        told_as = self._open_requests.take_over(request_id)
         out.to_agent.append(response(request_id, result))
-        out.to_client.append(cancel_request(request_id))
+        out.to_client.append(cancel_request(told_as))
 
     def _withdraw_question(self, out: Out) -> None:
         if self._question is not None:

@@ -1,17 +1,20 @@
 """`turnguard explain FILE`: the evidence of one turn, in plain words."""
 
 import argparse
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from rich.console import Console
 
-from turnguard.commands.replay import RECOGNISED, WOULD_HAVE, many, settings_of
-from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, console, line
+from turnguard.commands.replay import RECOGNISED, WOULD_HAVE, many, say_problems, settings_of
+from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, Parser, console, line
 from turnguard.core.messages import fact_of
 from turnguard.headless.evidence import Repeated, repeated
 from turnguard.headless.files import open_transcript
+from turnguard.headless.pieces import is_in_pieces
 from turnguard.headless.replay import Turn, replay
 from turnguard.transcript import UnreadableError
 from turnguard_protocol.verdicts import Action
@@ -25,22 +28,37 @@ def main(argv: Sequence[str]) -> int:
     understood = parser()
     arguments = understood.parse_args(argv)
     settings = settings_of(understood, arguments.set)
+    file: Path = arguments.file
     try:
-        transcript = open_transcript(arguments.file, RECOGNISED, name=arguments.format)
+        if file.is_dir() and not is_in_pieces(file):
+            understood.error(f"{file} is a folder; expected one transcript of it")
+        transcript = open_transcript(file, RECOGNISED, name=arguments.format)
         turns = list(replay(transcript, settings))
     except UnreadableError as error:
-        understood.error(f"{arguments.file}: {error.message}")
+        understood.error(f"{file}: {error.message}")
     except OSError as error:
-        understood.error(f"{arguments.file}: {error.strerror or error}")
+        understood.error(f"{file}: {error.strerror or error}")
+    say_problems(console(sys.stderr), transcript.problems, transcript.unread)
     out = console()
     turn = _chosen(turns, arguments.turn, arguments.session)
     if turn is None:
-        sessions = sorted({each.session for each in turns if each.session})
-        where = f" of {', '.join(sessions[:5])}" if arguments.session is None and sessions else ""
-        out.print(line(f"{arguments.file} has no such turn; it has {many(len(turns), 'turn')}{where}."))
+        out.print(line(f"{file} has no such turn; it has {_in_sessions(turns)}."))
         return REFUSED
-    _explain(out, f"{arguments.file}", transcript.format.name, turn, len(turns))
+    _explain(out, f"{file}", transcript.format.name, turn, turns)
     return FINE
+
+
+def _in_sessions(turns: Sequence[Turn]) -> str:
+    """How many turns there are, by session where there are several."""
+    by_session = Counter(each.session for each in turns)
+    if len(by_session) < 2:
+        return many(len(turns), "turn")
+    parts = [
+        f"{count:,} of {f'session {name}' if name else 'its first session'}"
+        for name, count in by_session.most_common(5)
+    ]
+    more = f" and of {len(by_session) - 5:,} more sessions" if len(by_session) > 5 else ""
+    return f"{many(len(turns), 'turn')}: {', '.join(parts)}{more}"
 
 
 def _chosen(turns: Sequence[Turn], number: int | None, session: str | None) -> Turn | None:
@@ -52,10 +70,13 @@ def _chosen(turns: Sequence[Turn], number: int | None, session: str | None) -> T
     return halted[0] if halted else max(wanted, key=lambda turn: turn.calls, default=None)
 
 
-def _explain(out: Console, file: str, format_name: str, turn: Turn, turns: int) -> None:
-    of = f", session {turn.session}" if turn.session else ""
+def _explain(out: Console, file: str, format_name: str, turn: Turn, turns: Sequence[Turn]) -> None:
+    sessions = len({each.session for each in turns})
+    name = f"session {turn.session}" if turn.session else "the first session"
+    of = f", {name} of {sessions}" if sessions > 1 else f", {name}" if turn.session else ""
+    count = sum(each.session == turn.session for each in turns)
     out.print(
-        line((f"Turn {turn.number}", BOLD), f" of {many(turns, 'turn')} in {file}", (f"  {format_name}{of}", QUIET))
+        line((f"Turn {turn.number}", BOLD), f" of {many(count, 'turn')} in {file}", (f"  {format_name}{of}", QUIET))
     )
     lasted = _seconds(turn.began, turn.ended)
     took = f" It took {_shown(lasted)}." if lasted else ""
@@ -124,7 +145,7 @@ def _shown(seconds: float) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """What the command understands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="turnguard explain",
         description="Explains one turn of a transcript: which calls repeated, with which results and where, what the "
         "guards would have said, and what a halt would have saved. Arguments and outputs are not shown.",

@@ -17,14 +17,27 @@ from rich.table import Table
 
 from turnguard import __version__
 from turnguard.acp import recording
-from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, WARNING, console, harmless, is_terminal, line
+from turnguard.commands.terminal import (
+    BOLD,
+    FINE,
+    QUIET,
+    REFUSED,
+    WARNING,
+    Parser,
+    console,
+    harmless,
+    is_terminal,
+    line,
+    print_json,
+)
 from turnguard.core.messages import fact_of
-from turnguard.headless.files import Problem, Transcript, find, kept_by, open_transcript
+from turnguard.headless.files import Found, Problem, Transcript, find, kept_by, once, open_transcript
 from turnguard.headless.processes import MAX_JOBS, can_be_shared, in_order, worthwhile
 from turnguard.headless.readers import FORMATS
 from turnguard.headless.replay import Sight, Turn, replay
 from turnguard.headless.report import Report
 from turnguard.headless.rows import row_of
+from turnguard.settings.given import read_assignments
 from turnguard.settings.guarded import in_force_of
 from turnguard.settings.problems import describe
 from turnguard.settings.sources import Sources
@@ -56,17 +69,18 @@ def main(argv: Sequence[str]) -> int:
     """Runs the command; its exit code. Exits with MISUSE when the arguments cannot be understood."""
     understood = parser()
     arguments = understood.parse_args(argv)
+    if arguments.html is not None and arguments.compare:
+        understood.error("a page shows one set of settings: give --html or --compare, and --set for others")
     settings = settings_of(understood, arguments.set)
-    other = settings_of(understood, [*arguments.set, *arguments.compare]) if arguments.compare else None
+    other = _compared(understood, arguments)
     named = [Path(each) for each in arguments.path if not _is_preset(each)]
     try:
-        files = [
-            *find(named),
-            *kept_by(kept for each in arguments.path if _is_preset(each) for kept in PRESETS[each].kept),
-        ]
+        found = find(named)
     except FileNotFoundError as error:
         understood.error(f"there is no {error.args[0]}; expected a path, or one of: {', '.join(sorted(PRESETS))}")
-    reading = Reading(named, arguments.format)
+    presets = [PRESETS[each] for each in arguments.path if _is_preset(each)]
+    files = once([*found.files, *kept_by(kept for each in presets for kept in each.kept)])
+    reading = Reading(named, arguments.format, found)
     jobs = worthwhile(files) if arguments.jobs is None else arguments.jobs
     replayed = _replayed(reading, files, settings, other, jobs)
     kept = (each for each in replayed if _is_wanted(each.pair, arguments.only))
@@ -74,11 +88,10 @@ def main(argv: Sequence[str]) -> int:
         _write_report(understood, arguments, kept)
     elif arguments.json:
         for each in kept:
-            row = row_of(str(each.file), each.format_name, *each.pair)
-            sys.stdout.write(f"{msgspec.json.encode(row).decode()}\n")
+            _print_row(each)
     else:
-        _print_turns(console(), kept, is_compared=other is not None)
-    return reading.conclude(console(sys.stderr))
+        _print_turns(console(), kept, reading, is_compared=other is not None)
+    return reading.conclude(console(sys.stderr), is_verbose=arguments.verbose)
 
 
 class Replayed(NamedTuple):
@@ -95,12 +108,13 @@ class Reading:
     `named`: the paths that were asked for.
     """
 
-    def __init__(self, named: Iterable[Path], format_name: str | None) -> None:
+    def __init__(self, named: Iterable[Path], format_name: str | None, found: Found | None = None) -> None:
         self._named = set(named)
         self._format_name = format_name
-        self._problems: list[Problem] = []
+        self._problems: list[Problem] = [] if found is None else list(found.problems)
         self._problems_within: list[Problem] = []
-        self._transcripts = self._unread = self._unknown = 0
+        self._unknown: list[Path] = []
+        self.transcripts = self._unread = 0
 
     def fresh(self) -> "Reading":
         """Another one of the same paths, of which nothing was read yet."""
@@ -114,12 +128,12 @@ class Reading:
             if path in self._named:
                 self._problems.append(Problem(path, None, error.message))
             else:
-                self._unknown += 1
+                self._unknown.append(path)
             return None
         except OSError as error:
             self._problems.append(Problem(path, None, f"it cannot be read: {error.strerror or error}"))
             return None
-        self._transcripts += 1
+        self.transcripts += 1
         return transcript
 
     def close(self, transcript: Transcript) -> None:
@@ -131,23 +145,29 @@ class Reading:
         """Adds what came of reading other files."""
         self._problems += other._problems
         self._problems_within += other._problems_within
-        self._transcripts += other._transcripts
+        self.transcripts += other.transcripts
         self._unread += other._unread
         self._unknown += other._unknown
 
-    def conclude(self, err: Console) -> int:
+    def conclude(self, err: Console, *, is_verbose: bool) -> int:
         """Says what could not be read. The exit code: REFUSED when that is everything, or a file that was named."""
-        problems = [*self._problems, *self._problems_within]
-        for problem in problems[:MAX_SHOWN_PROBLEMS]:
-            where = f"{problem.file}:{problem.line}" if problem.line is not None else str(problem.file)
-            err.print(line(f"{where}: ", (problem.message, WARNING)))
-        if self._unread or len(problems) > MAX_SHOWN_PROBLEMS:
-            err.print(line(f"{many(self._unread, 'line')} could not be read; the rest was."))
+        say_problems(err, [*self._problems, *self._problems_within], self._unread)
+        for path in self._unknown if is_verbose else ():
+            err.print(line((f"{path}: no transcript of a format that is known", QUIET)))
         if self._unknown:
-            err.print(line((f"{many(self._unknown, 'file')} of no known format left out.", QUIET)))
-        if not self._transcripts:
+            err.print(line((f"{many(len(self._unknown), 'file')} of no known format left out.", QUIET)))
+        if not self.transcripts:
             err.print(line(("There was no transcript to replay.", WARNING)))
-        return REFUSED if self._problems or not self._transcripts else FINE
+        return REFUSED if self._problems or not self.transcripts else FINE
+
+
+def say_problems(err: Console, problems: Sequence[Problem], unread: int) -> None:
+    """Says what could not be read. `unread`: how many lines."""
+    for problem in problems[:MAX_SHOWN_PROBLEMS]:
+        where = f"{problem.file}:{problem.line}" if problem.line is not None else str(problem.file)
+        err.print(line(f"{where}: ", (problem.message, WARNING)))
+    if unread or len(problems) > MAX_SHOWN_PROBLEMS:
+        err.print(line(f"{many(unread, 'line')} could not be read; the rest was."))
 
 
 def settings_of(parser: argparse.ArgumentParser, assignments: Sequence[str]) -> SettingsInForce:
@@ -157,6 +177,18 @@ def settings_of(parser: argparse.ArgumentParser, assignments: Sequence[str]) -> 
         parser.error("; ".join(map(describe, sources.own_problems)))
     found = sources.found(None)
     return in_force_of(sources.merged(found), found).own
+
+
+def _compared(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> SettingsInForce | None:
+    """What holds under `--compare`; None where there is nothing to compare with."""
+    if not arguments.compare:
+        return None
+    problems = [
+        msgspec.structs.replace(each, source="--compare") for each in read_assignments(arguments.compare).problems
+    ]
+    if problems:
+        parser.error("; ".join(map(describe, problems)))
+    return settings_of(parser, [*arguments.set, *arguments.compare])
 
 
 def _replayed(
@@ -220,15 +252,22 @@ def _write_report(
     understood: argparse.ArgumentParser, arguments: argparse.Namespace, replayed: Iterable[Replayed]
 ) -> None:
     file: Path = arguments.html
-    title = ", ".join(arguments.path)
+    title = ", ".join(each if _is_preset(each) else Path(each).resolve().name or each for each in arguments.path)
     report = Report(title=title, version=__version__)
     folders = [Path(each) for each in arguments.path if Path(each).is_dir()]
     for each in replayed:
-        report.add(_short(each.file, folders), each.format_name, each.pair[0])
+        report.add(harmless(_short(each.file, folders)), each.format_name, each.pair[0])
+        if arguments.json:
+            _print_row(each)
     try:
         file.write_bytes(report.page().encode("utf-8", "backslashreplace"))
     except OSError as error:
         understood.error(f"cannot write {file}: {error.strerror or error}")
+    console(sys.stderr).print(line(f"Written to {file}: {many(report.turns, 'turn')}, {report.drawn:,} of them drawn."))
+
+
+def _print_row(replayed: Replayed) -> None:
+    print_json(msgspec.json.encode(row_of(str(replayed.file), replayed.format_name, *replayed.pair)))
 
 
 def _short(file: Path, folders: Sequence[Path]) -> str:
@@ -268,7 +307,7 @@ class Totals:
                     self.by_guard[finding.guard, finding.loop_type, finding.action, bool(is_other)] += 1
 
 
-def _print_turns(out: Console, replayed: Iterable[Replayed], *, is_compared: bool) -> None:
+def _print_turns(out: Console, replayed: Iterable[Replayed], reading: Reading, *, is_compared: bool) -> None:
     """A line a turn that made calls, and a line for each thing that a guard would have said; then the totals."""
     totals = Totals()
     shown: Path | None = None
@@ -282,6 +321,8 @@ def _print_turns(out: Console, replayed: Iterable[Replayed], *, is_compared: boo
         _print_turn(out, each.pair)
     if totals.turns:
         _print_totals(out, totals, is_compared)
+    elif reading.transcripts:
+        out.print(line(f"No turns to show in {many(reading.transcripts, 'transcript')}."))
 
 
 def _print_turn(out: Console, pair: Pair) -> None:
@@ -365,6 +406,12 @@ def _is_preset(argument: str) -> bool:
     return argument in PRESETS and not Path(argument).exists()
 
 
+def _path(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, which is not empty")
+    return text
+
+
 def _jobs(text: str) -> int:
     jobs = int(text) if text.isdecimal() else 0
     if not 1 <= jobs <= MAX_JOBS:
@@ -374,7 +421,7 @@ def _jobs(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """What the command understands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="turnguard replay",
         description="Replays transcripts of agents through the guards and shows, for every turn, where each would have "
         "warned or stopped it. Nothing of what the agents did is shown but names of tools and commands.",
@@ -385,7 +432,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("path", nargs="+", metavar="PATH", help="a transcript, a folder of them, or the name of an agent")
+    add("path", nargs="+", type=_path, metavar="PATH", help="a transcript, a folder of them, or the name of an agent")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, as `turnguard settings` names it")
     add(
         "--compare",
@@ -404,4 +451,5 @@ def parser() -> argparse.ArgumentParser:
     add("--jobs", type=_jobs, metavar="N", help="read files with N processes at once; by default as many as pay")
     add("--html", type=Path, metavar="FILE", help="write a page with distributions and a timeline of each such turn")
     add("--json", action="store_true", help="one object a turn; docs/headless.md has the fields")
+    add("-v", "--verbose", action="store_true", help="name the files that are no transcripts of a known format, too")
     return parser

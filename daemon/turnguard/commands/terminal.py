@@ -1,7 +1,8 @@
 """What the commands print: lines, coloured where a person reads them, and safe to show whatever a repository wrote."""
 
+import argparse
 import sys
-from typing import IO
+from typing import IO, NoReturn
 
 import msgspec
 from rich.console import Console
@@ -16,10 +17,35 @@ QUIET, BOLD, WARNING = "dim", "bold", "yellow"
 """Styles of parts of a line."""
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are safe to show, though they repeat what stands on the command line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exits with MISUSE."""
+        super().error(harmless(message))
+
+
+class _Console(Console):
+    """A console that leaves to `cli.main` what there is to do when nobody reads any more."""
+
+    def on_broken_pipe(self) -> None:
+        """Raises BrokenPipeError; it is called where that was caught."""
+        raise BrokenPipeError
+
+
+def print_json(document: bytes) -> None:
+    """Prints a line of JSON, in UTF-8 whatever the locale says: escapes of other encodings would not be JSON."""
+    binary = getattr(sys.stdout, "buffer", None)
+    if binary is None:  # a stream that stands for stdout
+        sys.stdout.write(f"{document.decode()}\n")
+    else:
+        binary.write(document + b"\n")
+
+
 def console(stream: IO[str] | None = None) -> Console:
     """A console for stdout or another stream. It colours only on a terminal, and not there when NO_COLOR is set."""
     stream = sys.stdout if stream is None else stream
-    return Console(file=stream, force_terminal=is_terminal(stream), soft_wrap=True, highlight=False, emoji=False)
+    return _Console(file=stream, force_terminal=is_terminal(stream), soft_wrap=True, highlight=False, emoji=False)
 
 
 def is_terminal(stream: IO[str] | None) -> bool:

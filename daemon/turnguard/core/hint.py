@@ -195,7 +195,7 @@ FLAGS = frozenset(
 )
 """Options that may stand there and take none, unless the program's own say otherwise."""
 
-MAX_WORD_LENGTH = 30
+MAX_WORD_LENGTH = 32
 """Characters of a sub-command."""
 
 _SEGMENT_ENDS = re.compile(r"&&|\|\||[;|\n]")

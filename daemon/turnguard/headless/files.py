@@ -1,14 +1,17 @@
 """Files of transcripts: found, recognised, and read line by line."""
 
 import gzip
-import io
 import os
+import stat
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import NamedTuple
 
+from turnguard.headless.lines import MARK, Pieces, lines_of
 from turnguard.headless.pieces import is_in_pieces, joined
+from turnguard.headless.readers.document import MAX_DOCUMENT_BYTES, Document
 from turnguard.transcript import HEAD_BYTES, Format, Head, Kept, Told, UnreadableError, head_of
 
 SUFFIXES = (".jsonl", ".json", ".ndjson", ".traj", ".log", ".txt", ".gz")
@@ -19,6 +22,12 @@ SKIPPED_FOLDERS = frozenset({".git", "node_modules", ".venv", "event_cache"})
 
 MAX_PROBLEMS = 1_000
 """Lines of a file that are listed; more are counted."""
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""A longer line is not read: one of a few packed bytes could take all memory."""
+
+PIECE_BYTES = 256 * 1024
+"""What is read at once."""
 
 GZIP = b"\x1f\x8b"
 
@@ -40,19 +49,23 @@ class Transcript:
     `problems`: the first of them; `unread`: how many there were.
     """
 
-    def __init__(self, path: Path, format_: Format, lines: Iterable[bytes]) -> None:
+    def __init__(self, path: Path, format_: Format, pieces: Iterable[bytes]) -> None:
         self.path = path
         self.format = format_
         self.problems: list[Problem] = []
         self.unread = 0
-        self._lines = lines
+        self._pieces = pieces
 
     def __iter__(self) -> Iterator[Told]:
         """The events, each with its place."""
         reader = self.format.reader()
         number = 0
+        most = MAX_DOCUMENT_BYTES if isinstance(reader, Document) else MAX_LINE_BYTES
         try:
-            for number, line in enumerate(self._lines, 1):
+            for number, line in enumerate(lines_of(self._pieces, most), 1):
+                if line is None:
+                    self._note(UnreadableError(f"longer than {most // 1024**2} MB"), number)
+                    continue
                 if line.isspace():
                     continue
                 try:
@@ -73,20 +86,50 @@ class Transcript:
             self.problems.append(Problem(self.path, line if error.place is None else error.place, error.message))
 
 
-def find(paths: Sequence[Path]) -> list[Path]:
-    """The files of these paths, folders with all that is in them, in order and each once. Links are not followed down.
+class Found(NamedTuple):
+    """Files in order, and what could not be looked into."""
 
-    Raises FileNotFoundError for a path that is not there.
+    files: Sequence[Path]
+    problems: Sequence[Problem]
+
+
+def find(paths: Sequence[Path]) -> Found:
+    """The files of these paths, folders with all that is in them, in order. Links to folders are not followed down.
+
+    Of a folder only regular files are taken: a pipe in it has nobody who writes. Raises FileNotFoundError for a path
+    that is not there.
     """
-    found: dict[Path, None] = {}
+    files: list[Path] = []
+    problems: list[Problem] = []
+
+    def note(error: OSError) -> None:
+        problems.append(Problem(Path(error.filename), None, _why(error)))
+
     for path in paths:
-        if path.is_dir():
-            found |= dict.fromkeys(_within(path))
-        elif path.exists():
-            found[path] = None
-        else:
-            raise FileNotFoundError(path)
-    return list(found)
+        try:
+            if path.is_dir():
+                files += _within(path, note)
+            elif path.exists():
+                files.append(path)
+            else:
+                raise FileNotFoundError(path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:  # a name that is too long, a folder that may not be entered
+            problems.append(Problem(path, None, _why(error)))
+    return Found(files, problems)
+
+
+def once(files: Iterable[Path]) -> list[Path]:
+    """Each file once, however it is called."""
+    found: dict[object, Path] = {}
+    for file in files:
+        try:
+            status = file.stat()
+            found.setdefault((status.st_dev, status.st_ino), file)
+        except OSError:  # it is told when it is opened
+            found[file] = file
+    return list(found.values())
 
 
 def kept_by(kept: Iterable[Kept], environ: Mapping[str, str] = os.environ) -> list[Path]:
@@ -106,58 +149,47 @@ def open_transcript(path: Path, formats: Sequence[Format], *, name: str | None =
 
     Raises OSError, and UnreadableError when its format is not known.
     """
-    file = _opened(path)
+    pieces = Pieces(joined(path, MAX_LINE_BYTES) if path.is_dir() else _read(path))
     try:
-        lines = list(_first_lines(file))
+        start = pieces.head(HEAD_BYTES).removeprefix(MARK)
     except NOT_PACKED as error:
         raise UnreadableError(f"it cannot be read: {error}") from error
-    head = head_of(lines)
+    head = head_of([line + b"\n" for line in start.split(b"\n")])
+    head = head._replace(start=start[:HEAD_BYTES])
     format_ = _recognised(head, formats) if name is None else next(each for each in formats if each.name == name)
     if format_ is None:
-        file.close()
-        raise UnreadableError("no transcript of a format that is known" if any(lines) else "it is empty")
-    return Transcript(path, format_, _all_lines(lines, file))
+        raise UnreadableError("no transcript of a format that is known" if start else "it is empty")
+    return Transcript(path, format_, pieces)
 
 
 def _recognised(head: Head, formats: Sequence[Format]) -> Format | None:
     return next((each for each in formats if each.recognises(head)), None)
 
 
-def _opened(path: Path) -> IO[bytes]:
-    if path.is_dir():
-        return joined(path)
-    file = path.open("rb")
-    if file.peek(2)[:2] == GZIP:
-        return cast("IO[bytes]", io.BufferedReader(gzip.GzipFile(fileobj=file)))
-    return file
+def _read(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, unpacked where it is packed. What can be unpacked is told before anything is raised."""
+    with path.open("rb") as file:
+        read = gzip.GzipFile(fileobj=file).read1 if file.peek(2)[:2] == GZIP else file.read1
+        yield from iter(partial(read, PIECE_BYTES), b"")
 
 
-def _first_lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The first lines; a long one comes in pieces, of which a head shows the first."""
-    size = 0
-    while size < HEAD_BYTES and (line := file.readline(HEAD_BYTES)):
-        size += len(line)
-        yield line
-
-
-def _all_lines(pieces: Iterable[bytes], file: IO[bytes]) -> Iterator[bytes]:
-    """Whole lines: of the pieces that were read, and of the rest of the file, which is closed then."""
-    with file:
-        line = b""
-        for piece in pieces:
-            line += piece
-            if line.endswith(b"\n"):
-                yield line
-                line = b""
-        if line:
-            yield line + file.readline()
-        yield from file
-
-
-def _within(folder: Path) -> Iterator[Path]:
-    for directory, folders, files in os.walk(folder):
+def _within(folder: Path, note: Callable[[OSError], None]) -> Iterator[Path]:
+    for directory, folders, files in os.walk(folder, onerror=note):
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
         if is_in_pieces(Path(directory)):
             yield Path(directory)
             continue
-        yield from (Path(directory, name) for name in sorted(files) if name.endswith(SUFFIXES))
+        paths = (Path(directory, name) for name in sorted(files) if name.endswith(SUFFIXES))
+        yield from (path for path in paths if _may_be_read(path))
+
+
+def _may_be_read(path: Path) -> bool:
+    """Whether it is a regular file, or one of which that cannot be told: why will be said when it is opened."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
+
+
+def _why(error: OSError) -> str:
+    return f"it cannot be read: {error.strerror or error}"

@@ -1,10 +1,8 @@
 """Folders that are one transcript: OpenHands writes each event of a conversation into a file of its own, by number."""
 
-import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 FOLDER = "events"
 
@@ -17,15 +15,16 @@ def is_in_pieces(folder: Path) -> bool:
     return folder.name == FOLDER and folder.is_dir() and next(_pieces(folder), None) is not None
 
 
-def joined(folder: Path) -> IO[bytes]:
-    """Its events in order, one a line. Raises OSError."""
-    pieces = sorted(_pieces(folder))
-    lines = (b" ".join(file.read_bytes().splitlines()) for _, file in pieces)  # no string of JSON holds a line's end
-    return io.BytesIO(b"".join(line + b"\n" for line in lines))
+def joined(folder: Path, most: int) -> Iterator[bytes]:
+    """Its events in order, one a line; of a file of more than `most` bytes one more is read. Raises OSError."""
+    for _, path in sorted(_pieces(folder)):
+        with path.open("rb") as file:
+            event = file.read(most + 1)
+        yield b" ".join(event.splitlines()) + b"\n"  # no string of JSON holds a line's end
 
 
 def _pieces(folder: Path) -> Iterator[tuple[int, Path]]:
     for file in folder.iterdir():
         name = PIECE.fullmatch(file.name)
-        if name is not None:
+        if name is not None and file.is_file():
             yield int(name[1]), file

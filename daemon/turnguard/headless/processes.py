@@ -68,5 +68,9 @@ def in_order(work: Callable[[Path], T], files: Sequence[Path], jobs: int) -> Gen
 
 
 def _die_of_interrupts() -> None:
-    """The terminal's interrupt is for all processes; who started them says so, and nobody needs their tracebacks."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """The terminal's interrupt is for all processes; who started them says so, and nobody needs their tracebacks.
+
+    What was ignored before stays so.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct
 
 from turnguard.core.guard import InvalidEventError, Needs
 from turnguard.core.identify import identify
+from turnguard.core.messages import MAX_NAME_LENGTH
 from turnguard.core.rolling.config import limits_of
 from turnguard.core.scope import of_scope
 from turnguard.core.session import EventError, SessionGuard
@@ -64,8 +65,9 @@ class Identity(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """In words."""
-        return f"{self.tool or 'a tool without a name'}{f' ({self.hint})' if self.hint else ''}"
+        """In words, a long name cut as messages cut it."""
+        tool = self.tool if len(self.tool) <= MAX_NAME_LENGTH else f"{self.tool[: MAX_NAME_LENGTH - 1]}…"
+        return f"{tool or 'a tool without a name'}{f' ({self.hint})' if self.hint else ''}"
 
 
 class Mark(Struct):

@@ -65,7 +65,7 @@ def row_of(file: str, format_name: str, turn: Turn, other: Turn | None = None) -
     repeats = turn.repeats()
     most, count = repeats[0] if repeats else (None, 0)
     return TurnRow(
-        file=file,
+        file=file.encode("utf-8", "backslashreplace").decode(),  # names may be any bytes; JSON is Unicode
         format=format_name,
         session=_known(turn.session),
         turn=turn.number,

@@ -80,6 +80,7 @@ class Line(Struct):
     is_meta: bool | None = msgspec.field(default=None, name="isMeta")
     is_compact_summary: bool | None = msgspec.field(default=None, name="isCompactSummary")
     agent_id: str | None = msgspec.field(default=None, name="agentId")
+    session_id: str | None = msgspec.field(default=None, name="sessionId")
     is_api_error: bool | None = msgspec.field(default=None, name="isApiErrorMessage")
     is_error: bool | None = None
 
@@ -105,9 +106,10 @@ class _Lines:
             return
         told = decoded(_line, line)
         scope = self.scope(told)
+        session = self.session(told)
         message = told.message.id if told.type == "assistant" and told.message is not None else None
         for event in self.events(told, scope):
-            yield Told(event, scope, message, at=told.timestamp)
+            yield Told(event, scope, message, session, at=told.timestamp)
 
     def end(self) -> Iterator[Told]:
         """Nothing."""
@@ -116,6 +118,10 @@ class _Lines:
     def scope(self, line: Line) -> str | None:
         """Whose a line is."""
         raise NotImplementedError
+
+    def session(self, line: Line) -> str | None:
+        """Which session a line belongs to, where a file can hold several."""
+        return None
 
     def events(self, line: Line, scope: str | None) -> Iterator[Event]:
         """What a line says, and how the turn goes on."""
@@ -128,6 +134,13 @@ class SessionReader(_Lines):
     def __init__(self) -> None:
         self._roots: dict[str, str] = {}
         self._is_compacted = False
+        self._first: str | None = None
+
+    def session(self, line: Line) -> str | None:
+        """None for the session that the file begins with: nearly all files hold no other."""
+        if self._first is None:
+            self._first = line.session_id
+        return None if line.session_id == self._first else line.session_id
 
     def scope(self, line: Line) -> str | None:
         """The subagent's id, or the line that its chain began with."""

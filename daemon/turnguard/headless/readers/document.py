@@ -16,6 +16,9 @@ from turnguard.transcript import Told, UnreadableError, decoded
 
 T = TypeVar("T")
 
+MAX_DOCUMENT_BYTES = 512 * 1024 * 1024
+"""A longer document is not read, since all of it has to be held."""
+
 MAX_DEPTH = 6
 """Members that are deeper in the document are no part of its outline."""
 
@@ -29,14 +32,21 @@ class Document:
     def __init__(self, read: Callable[[bytes], Iterable[Told]]) -> None:
         self._read = read
         self._lines: list[bytes] = []
+        self._size = 0
 
     def line(self, line: bytes) -> Iterable[Told]:
         """Nothing yet."""
-        self._lines.append(line)
+        self._size += len(line)
+        if self._size > MAX_DOCUMENT_BYTES:
+            self._lines.clear()
+        else:
+            self._lines.append(line)
         return ()
 
     def end(self) -> Iterable[Told]:
-        """All of it."""
+        """All of it. Raises UnreadableError when it is longer than `MAX_DOCUMENT_BYTES`."""
+        if self._size > MAX_DOCUMENT_BYTES:
+            raise UnreadableError(f"a document of more than {MAX_DOCUMENT_BYTES // 1024**2} MB")
         document, self._lines = b"".join(self._lines), []
         return self._read(document)
 

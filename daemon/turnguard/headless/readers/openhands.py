@@ -22,7 +22,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnguard.core.hint import SHELL_TOOLS
 from turnguard.headless.readers import written
-from turnguard.headless.readers.document import Parts, outline
+from turnguard.headless.readers.document import Document, Parts, outline
 from turnguard.headless.readers.results import result_of
 from turnguard.transcript import Format, Head, Kept, Told, UnreadableError, decoded
 from turnguard_protocol.events import (
@@ -459,27 +459,22 @@ class Reader:
     def __init__(self) -> None:
         self._conversation = Conversation()
         self._rows = 0
-        self._document: list[bytes] | None = None
+        self._document: Document | None = None
         self._has_begun = False
 
     def line(self, line: bytes) -> Iterable[Told]:
         """What a line says."""
         if not self._has_begun:
             self._has_begun = True
-            self._document = None if _is_whole(line) else []
-        if self._document is None:
-            return self._value(line.strip())
-        self._document.append(line)
-        return ()
+            self._document = None if _is_whole(line) else Document(self._value)
+        return self._value(line) if self._document is None else self._document.line(line)
 
     def end(self) -> Iterable[Told]:
         """A document."""
-        if self._document is not None:
-            document, self._document = b"".join(self._document), None
-            return self._value(document.strip())
-        return ()
+        return () if self._document is None else self._document.end()
 
     def _value(self, value: bytes) -> Iterator[Told]:
+        value = value.strip()
         if value.startswith(b"["):
             yield from self._list(decoded(_list, value))
             return
