@@ -183,3 +183,33 @@ CLASSES: list[tuple[str, str | None, str]] = [
 @pytest.mark.parametrize(("tool", "hint", "kind"), CLASSES)
 def test_the_class_of_a_call(tool: str, hint: str | None, kind: str) -> None:
     assert call_class(tool, hint) == kind
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("PASSWORD='ab;SECRET' ./run", "run"),
+        ('PGPASSWORD="a|SECRET" psql', "psql"),
+        ("echo 'password|SECRET' | chpasswd", "chpasswd"),
+        ('cd x && echo "a; SECRET"', None),
+        ('echo "line one\nSECRET" > .env', "echo"),
+        ('export KEY="-----BEGIN\nSECRET"', "export"),
+        ('export KEY="-----BEGIN\nSECRET', "export"),
+        ("TOKEN=$(echo SECRET) cmd", "cmd"),
+        ("TOKEN=$(echo $(cat a; echo SECRET)) cmd", "cmd"),
+        ("TOKEN=`echo a; echo SECRET` cmd", "cmd"),
+        ("TOKEN=a\\ SECRET cmd", "cmd"),
+        ("cat <<EOF\nSECRET\nEOF", "cat"),
+        ("cd x && cat > y <<'EOF'\na; SECRET\nEOF", "cat"),
+        ("cd /tmp # note; SECRET", "cd"),
+        ("sudo -p SECRET ls", "ls"),
+        ("sudo --user SECRET ls", "ls"),
+        ("env --chdir SECRET ls", "ls"),
+        ("time -f SECRET ls", "ls"),
+        ("make & wait", "make"),
+        ("cd x&&make test", "make test"),
+        ("true || git status", "true"),
+    ],
+)
+def test_what_stands_in_quotes_is_no_word_of_a_hint(command: str, hint: str | None) -> None:
+    assert shell_hint(command) == hint

@@ -1,9 +1,9 @@
 """What a call is about: its hint, and its class.
 
 A hint is the program and subcommand of a shell call, or the sub-command of an editor. Rules: our progress guard.
-Commands are split at their operators, quoted or not: the first words are what matters, and those are seldom quoted.
-Hints are shown and written down, and what else stands in a command may be secret. So a sub-command is a plain word that
-cannot be the value of an option, and there is none where that is in doubt.
+Hints are shown and written down, and what else stands in a command may be secret. So a command is not split within
+quotes or `$( )`, a sub-command is a plain word that cannot be the value of an option, and there is none where that is
+in doubt.
 """
 
 import re
@@ -143,10 +143,13 @@ PREPARATIONS = frozenset({"cd", "export", "set", "source", ".", "pushd", "echo",
 """What a longer command line does besides its business."""
 
 WRAPPERS = {
-    "sudo": frozenset({"-u", "-g"}),
-    "time": frozenset[str](),
+    "sudo": frozenset(
+        {"-u", "-g", "-p", "-C", "-h", "-r", "-t", "-U", "-T", "-D", "-R", "--user", "--group", "--prompt", "--host"}
+        | {"--chdir", "--role", "--type", "--other-user", "--command-timeout", "--chroot", "--close-from"}
+    ),
+    "time": frozenset({"-f", "-o", "--format", "--output"}),
     "nohup": frozenset[str](),
-    "env": frozenset({"-u", "-C"}),
+    "env": frozenset({"-u", "-C", "--unset", "--chdir"}),
     "exec": frozenset({"-a"}),
     "command": frozenset[str](),
     "timeout": frozenset({"-s", "-k", "--signal", "--kill-after"}),
@@ -198,8 +201,17 @@ FLAGS = frozenset(
 MAX_WORD_LENGTH = 32
 """Characters of a sub-command."""
 
-_SEGMENT_ENDS = re.compile(r"&&|\|\||[;|\n]")
-_WORD = re.compile(r""" (?: "[^"]*+" | '[^']*+' | \S )++ """, re.VERBOSE)
+_QUOTED = r""" "(?:[^"\\]|\\.)*+" | '[^']*+' | \\. | \$\((?:[^()]|\([^()]*+\))*+\) | `[^`]*+` """
+"""What stands for itself in a command line, whatever is in it."""
+
+_SEGMENT = re.compile(
+    rf""" (?: {_QUOTED} | (?<!\S)\#[^\n]*+ | (?<!&)&(?!&) | ["'].*+ | [^;|\n&"'] )++ """, re.VERBOSE | re.DOTALL
+)
+"""A part of a command line, up to `&&`, `||`, `;`, `|` or the end of the line; a quote that is not closed runs on."""
+
+_WORD = re.compile(rf" (?: {_QUOTED} | \S )++ ", re.VERBOSE | re.DOTALL)
+_UNSPLIT = frozenset("\"'\\$`")
+_HERE_DOCUMENT = "<<"
 _ASSIGNMENT = re.compile(r"\w+\+?=")
 _PYTHON = re.compile(r"python[0-9.]*(?:\.exe)?")
 _PLAIN_WORD = re.compile(r"(?![0-9]+\Z)[a-z0-9][a-z0-9:_-]*", re.ASCII)
@@ -213,8 +225,11 @@ def shell_hint(command: str) -> str | None:
 
     Comments are no parts; where there are several parts, those that only prepare are passed over.
     """
-    segments = [segment for part in _SEGMENT_ENDS.split(command) if (segment := part.strip())]
+    command, here_document, _ = command.partition(_HERE_DOCUMENT)
+    segments = [segment for part in _SEGMENT.finditer(command) if (segment := part[0].strip())]
     segments = [segment for segment in segments if not segment.startswith("#")]
+    if here_document and not segments:
+        return None
     for segment in segments:
         program, rest = _program(segment)
         if program and (len(segments) == 1 or program not in PREPARATIONS):
@@ -243,7 +258,7 @@ def _program(segment: str) -> tuple[str, list[str]]:
 
 
 def _words(segment: str) -> list[str]:
-    if '"' in segment or "'" in segment:
+    if not _UNSPLIT.isdisjoint(segment):
         return [word[0] for word in islice(_WORD.finditer(segment), MAX_WORDS)]
     return segment.split(None, MAX_WORDS)[:MAX_WORDS]
 
