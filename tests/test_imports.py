@@ -47,7 +47,7 @@ MAY_KNOW = {
     "commands": CORE | SUPPORT | {"turnguard", "acp", "headless"},
     "cli": CORE | SUPPORT | FACES | {"commands", "demo", "turnguard"},
     "__main__": {"cli"},
-    "reference": {"cli"},
+    "reference": {"cli", "commands"},
 }
 """Rooms, and the other rooms each may import. `turnguard` is the package itself, which holds the version."""
 

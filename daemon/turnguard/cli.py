@@ -63,9 +63,18 @@ class Module(Protocol):
 class _Closed(io.TextIOBase):
     """Stands for a stdout that was closed before turnguard began."""
 
+    _is_missed = False
+
     def write(self, text: str, /) -> int:
         """Raises OSError."""
+        self._is_missed = True
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    def flush(self) -> None:
+        """Raises OSError, once, when something was to be written: argparse keeps that to itself."""
+        is_missed, self._is_missed = self._is_missed, False
+        if is_missed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 class _Nowhere(io.TextIOBase):

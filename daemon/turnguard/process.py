@@ -4,6 +4,7 @@ Linux ends the program when turnguard is killed; elsewhere it goes on alone.
 """
 
 import argparse
+import errno
 import math
 import os
 import signal
@@ -49,6 +50,8 @@ def start(
     was started with as ignored, and the program is to be, too. `before_exec` is called in the new process. The program
     gets the files that turnguard was given, but none that turnguard opened.
     """
+    if not argv[0]:  # which Python takes for a directory of PATH
+        raise NotStartedError("''", FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
     try:
         return subprocess.Popen(  # noqa: S603 - the command is what the person asked for
             argv,

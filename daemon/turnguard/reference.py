@@ -2,12 +2,14 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import shtab
 
 from turnguard.cli import COMMANDS, load
 from turnguard.cli import parser as top
+from turnguard.commands import hook, hook_install, replay
 
 WHERE = {
     "bash": "turnguard completion bash > ~/.local/share/bash-completion/completions/turnguard",
@@ -16,20 +18,28 @@ WHERE = {
 }
 """The shells, and where each looks for the script."""
 
+WHAT_IT_NAMES = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
+"""How what a word stands for is completed, by the word that a command's help has for it."""
+
+SEPARATED = ("acp", "exec")
+"""Commands with another one behind `--`, whose words are completed as files."""
+
 INTRODUCTION = """\
 # The command line
 
 <!-- Made by `python -m turnguard.reference > docs/cli.md`; a test keeps it so. -->
 
 `turnguard --version` prints the version, `turnguard COMMAND --help` this page's text. Colours only at a terminal, and
-never where `NO_COLOR` is set. What goes wrong is one line on stderr, and an exit code that is not 0.
+never where `NO_COLOR` is set. What goes wrong is a line on stderr, after the usage where arguments do not fit, and an
+exit code that is not 0: 74 when the output could not be written, 130 after Ctrl-C, 141 when nobody reads it any more.
 """
 
 
 def main(argv: Sequence[str]) -> int:
     """Prints a script that completes commands. Exits with 2 when the arguments cannot be understood."""
     shell = parser().parse_args(argv).shell
-    sys.stdout.write(f"{shtab.complete(whole(), shell=shell)}\n")
+    functions: Any = _functions()  # shtab takes one text for each shell too, which its types do not say
+    sys.stdout.write(f"{shtab.complete(whole(), shell=shell, preamble=functions)}\n")
     return 0
 
 
@@ -50,10 +60,56 @@ def parser() -> argparse.ArgumentParser:
 def whole() -> argparse.ArgumentParser:
     """One parser for all commands. Nothing that runs a command makes it, since it loads the modules of all of them."""
     parser = top()
+    parsers = {name: load(name).parser() for name in COMMANDS} | {"hook": _hook()}
+    for name in SEPARATED:
+        parsers[name].add_argument("command", nargs="*", metavar="FILE", help="the command")
+    _fill(parser, parsers)
+    _complete_names(parser)
+    [path] = [action for action in parsers["replay"]._actions if action.dest == "path"]  # pyright: ignore[reportPrivateUsage]
+    path.complete = {"bash": "_turnguard_transcript", "zsh": "_turnguard_transcript", "tcsh": "f"}  # pyright: ignore[reportAttributeAccessIssue]
+    return parser
+
+
+def _hook() -> argparse.ArgumentParser:
+    """`turnguard hook` with its first word as a command. It parses that itself, since a hook must never exit with 2."""
+    parser = argparse.ArgumentParser(prog="turnguard hook")
+    below = parser.add_subparsers()
+    for name in (*hook.AGENTS, hook.INSTALL):
+        below.add_parser(name, help=name)
+    _fill(parser, {hook.INSTALL: hook_install.parser()})
+    return parser
+
+
+def _fill(parser: argparse.ArgumentParser, parsers: Mapping[str, argparse.ArgumentParser]) -> None:
+    """Puts the parsers of commands in place of those that stand there."""
+    for choices in _commands(parser):
+        choices |= parsers
+
+
+def _complete_names(parser: argparse.ArgumentParser) -> None:
+    """Says of all arguments that are names of files that they are."""
+    for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
+        kind = WHAT_IT_NAMES.get(str(action.metavar))
+        if kind is not None:
+            action.complete = kind  # pyright: ignore[reportAttributeAccessIssue]
+    for choices in _commands(parser):
+        for each in choices.values():
+            _complete_names(each)
+
+
+def _commands(parser: argparse.ArgumentParser) -> Iterator[dict[str, argparse.ArgumentParser]]:
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
         if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]
-            action.choices |= {name: load(name).parser() for name in COMMANDS}  # pyright: ignore[reportUnknownMemberType]
-    return parser
+            yield cast("dict[str, argparse.ArgumentParser]", action.choices)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _functions() -> dict[str, str]:
+    """What the scripts call to complete what `turnguard replay` takes: an agent's name, or a file."""
+    agents = " ".join(sorted(replay.PRESETS))
+    return {
+        "bash": f'_turnguard_transcript() {{\n  compgen -W \'{agents}\' -- "$1"\n  _shtab_compgen_files "$1"\n}}\n',
+        "zsh": f"_turnguard_transcript() {{\n  _alternative 'agents:agent:({agents})' 'files:file:_files'\n}}\n",
+    }
 
 
 def page() -> str:
@@ -65,19 +121,16 @@ def _section(parser: argparse.ArgumentParser, *, level: int = 2) -> Iterator[str
     yield f"{'#' * level} {parser.prog}\n"
     if parser.description:
         yield f"{parser.description}\n"
-    rows: list[str] = []
-    below: list[argparse.ArgumentParser] = []
-    for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
-        if isinstance(action, argparse._SubParsersAction):  # pyright: ignore[reportPrivateUsage]
-            below += action.choices.values()  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-        elif not isinstance(action, argparse._HelpAction):  # pyright: ignore[reportPrivateUsage]
-            rows.append(f"| {_names(action)} | {_help(action)} |")
+    unlisted = (argparse._HelpAction, argparse._SubParsersAction)  # pyright: ignore[reportPrivateUsage]
+    actions = [each for each in parser._actions if not isinstance(each, unlisted)]  # pyright: ignore[reportPrivateUsage]
+    rows = [f"| {_names(action)} | {_help(action)} |" for action in actions]
     if rows:
         yield "\n".join(["| | |", "| --- | --- |", *rows, ""])
     if parser.epilog:
         yield f"{_epilog(parser.epilog)}\n"
-    for each in below:
-        yield from _section(each, level=level + 1)
+    for choices in _commands(parser):
+        for each in choices.values():
+            yield from _section(each, level=level + 1)
 
 
 def _names(action: argparse.Action) -> str:

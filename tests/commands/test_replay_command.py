@@ -2,8 +2,11 @@
 
 import gzip
 import json
+import os
 import shlex
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -119,9 +122,16 @@ def test_html(home: Home, folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     ran = home.run("replay", folder, "--html", page)
     assert (ran.returncode, ran.stdout) == (0, "")
+    assert ran.stderr.startswith(f"Written to {page}: 2 turns, 1 of them drawn.\n")
     text = page.read_text("utf-8")
     assert "<h3>stuck.jsonl <span>turn 1, line 1; 10 calls" in text
-    assert str(folder) not in text.split("</header>")[1], "a page may be shown to others"
+    assert "<title>turnguard replay: transcripts</title>" in text
+    assert str(folder) not in text, "a page may be shown to others"
+    both = home.run("replay", folder, "--html", page, "--json")
+    assert both.stdout == home.run("replay", folder, "--json").stdout
+    compared = home.run("replay", folder, "--html", page, "--compare", "model.maxToolCallsPerTurn=2")
+    assert (compared.returncode, compared.stdout) == (2, "")
+    assert "give --html or --compare" in compared.stderr
     ran = home.run("replay", folder, "--html", tmp_path)
     assert ran.returncode == 2
     assert "cannot write" in ran.stderr
@@ -214,7 +224,9 @@ def test_a_named_file_that_is_no_transcript(home: Home, tmp_path: Path, data: by
         (["nowhere"], "there is no nowhere; expected a path, or one of: "),
         ([], "the following arguments are required: PATH"),
         ([".", "--set", "model.cap=1"], "there is no setting"),
-        ([".", "--compare", "model.cap=1"], "there is no setting"),
+        ([".", "--compare", "model.cap=1"], "--compare: there is no setting"),
+        ([""], "expected a path"),
+        (["x\x1b[31m"], "there is no x\\x1b[31m;"),
         ([".", "--only", "all"], "invalid choice"),
         ([".", "--jobs", "0"], "expected a number from 1 to 61"),
         ([".", "--jobs", "many"], "expected a number from 1 to 61"),
@@ -229,13 +241,15 @@ def test_misuse(home: Home, args: list[str], words: str) -> None:
 
 @pytest.mark.parametrize("args", [["--json"], []])
 def test_nobody_reads_to_the_end(home: Home, folder: Path, args: list[str]) -> None:
+    (folder / "notes.txt").unlink()
     (folder / "many.jsonl").write_bytes(FINE * 3_000)
-    shell = f"{shlex.join(map(str, command('replay', folder, *args)))} | head -n 1"
+    shell = f"{shlex.join(map(str, command('replay', folder, *args)))}"
+    shell = f"{{ {shell}; echo $? >&2; }} | head -n 1"
     ran = subprocess.run(
         ["sh", "-c", shell], env=home.environ, capture_output=True, text=True, timeout=DEADLINE, check=True
     )
     assert len(ran.stdout.splitlines()) == 1
-    assert "Traceback" not in ran.stderr
+    assert ran.stderr == "141\n"
 
 
 def test_explain(home: Home, folder: Path) -> None:
@@ -261,7 +275,7 @@ def test_explain(home: Home, folder: Path) -> None:
 
 def test_explain_takes_the_turn_that_was_asked_for(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "two.jsonl"
-    file.write_bytes(FINE + STUCK)
+    file.write_bytes(FINE + STUCK.replace(b'"sessionId": "stuck"', b'"sessionId": "fine"'))
     assert home.run("explain", file).stdout.startswith("Turn 2 of 2 turns")
     first = home.run("explain", file, "--turn", "1")
     assert first.stdout.startswith("Turn 1 of 2 turns")
@@ -269,6 +283,104 @@ def test_explain_takes_the_turn_that_was_asked_for(home: Home, tmp_path: Path) -
     assert "No guard would have said anything." in first.stdout
     missing = home.run("explain", file, "--turn", "3")
     assert (missing.returncode, missing.stdout) == (1, f"{file} has no such turn; it has 2 turns.\n")
+
+
+def test_explain_says_what_it_could_not_read(home: Home, tmp_path: Path) -> None:
+    file = tmp_path / "broken.jsonl"
+    file.write_bytes(STUCK + b"{\n")
+    ran = home.run("explain", file)
+    assert ran.stderr == f"{file}:22: not JSON\n1 line could not be read; the rest was.\n"
+    assert ran.returncode == 0
+
+
+def test_sessions_that_share_a_file(home: Home, tmp_path: Path) -> None:
+    """Their lines stand between each other's."""
+    file = tmp_path / "two.jsonl"
+    other = claude("other", *[[("Bash", {"command": "cat x"}, "nothing")]] * 10)
+    pairs = zip(STUCK.splitlines(keepends=True), other.splitlines(keepends=True), strict=True)
+    file.write_bytes(b"".join(line for pair in pairs for line in pair))
+    first, second = rows(home.run("replay", file, "--json").stdout)
+    assert [row.get("session") for row in (first, second)] == [None, "other"]
+    assert [(row["turn"], row["calls"], row["savedCalls"]) for row in (first, second)] == [(1, 10, 5)] * 2
+    assert "claude, the first session of 2\n" in home.run("explain", file).stdout
+    assert "claude, session other of 2\n" in home.run("explain", file, "--session", "other").stdout
+    missing = home.run("explain", file, "--turn", 2)
+    assert missing.stdout == f"{file} has no such turn; it has 2 turns: 1 of its first session, 1 of session other.\n"
+
+
+def test_a_file_that_is_named_twice_counts_once(home: Home, folder: Path) -> None:
+    (home.project / "link").symlink_to(folder)
+    ran = home.run("replay", folder / "stuck.jsonl", folder, "link/stuck.jsonl")
+    assert "2 turns in 2 transcripts, 13 calls" in ran.stdout
+
+
+def test_files_of_no_known_format_are_named_when_asked(home: Home, folder: Path) -> None:
+    lines = home.run("replay", folder, "-v").stderr.splitlines()
+    assert lines == [
+        f"{folder}/notes.txt: no transcript of a format that is known",
+        "1 file of no known format left out.",
+    ]
+
+
+@pytest.mark.parametrize("args", [[], ["--only", "halted"]])
+def test_no_turns_are_said(home: Home, tmp_path: Path, args: list[str]) -> None:
+    file = tmp_path / "none.jsonl"
+    file.write_bytes(FINE if args else b'{"type":"summary","summary":"x","leafUuid":"y"}\n')
+    assert home.run("replay", file, *args).stdout == "No turns to show in 1 transcript.\n"
+
+
+def test_long_names_of_tools_are_cut(home: Home, tmp_path: Path) -> None:
+    file = tmp_path / "long.jsonl"
+    file.write_bytes(claude("s", *[[("t" * 100, {}, "nothing")]] * 3))
+    assert f", {'t' * 59}… 3 times" in home.run("replay", file).stdout
+
+
+@pytest.mark.parametrize("environ", [{"LC_ALL": "C", "PYTHONUTF8": "0"}, {"PYTHONIOENCODING": "ascii"}])
+def test_every_name_can_be_shown(home: Home, tmp_path: Path, environ: dict[str, str]) -> None:
+    file = tmp_path / os.fsdecode(b"\xff\xc3\xa9.jsonl")
+    file.write_bytes(claude("s", *[[("Bäsh", {}, "nothing")]] * 10))
+    shown = home.run("replay", file, **environ)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    explained = home.run("explain", file, **environ)
+    assert (explained.returncode, explained.stderr) == (0, "")
+    if "PYTHONIOENCODING" in environ:
+        assert "B\\xe4sh" in shown.stdout
+    [row] = rows(home.run("replay", file, "--json", **environ).stdout)
+    assert str(row["file"]).endswith("\\udcff" + ("\\udcc3\\udca9" if "LC_ALL" in environ else "é") + ".jsonl")
+    assert row["maxRepeatTool"] == "Bäsh"
+
+
+def test_a_process_that_is_killed_is_told_in_a_line(home: Home, folder: Path) -> None:
+    os.mkfifo(folder / "pipe.jsonl")
+    (folder / "long.jsonl").write_bytes(FINE * 20_000)
+    process = subprocess.Popen(
+        command("replay", folder, "--jobs", 2),
+        env=home.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    end = time.monotonic() + DEADLINE
+    while not (workers := workers_of(process.pid)):
+        assert time.monotonic() < end
+    os.kill(workers[-1], signal.SIGKILL)
+    _, errors = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 1
+    assert "Traceback" not in errors
+    assert "A process that read a file was killed" in errors
+
+
+def workers_of(pid: int) -> list[int]:
+    """The processes that read files for this one."""
+    found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [each for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+@pytest.mark.parametrize("args", [["."], ["--turn"]])
+def test_explain_of_a_folder(home: Home, args: list[str]) -> None:
+    ran = home.run("explain", *args)
+    assert ran.returncode == 2
+    assert ("is a folder" in ran.stderr) == (args == ["."])
 
 
 @pytest.mark.parametrize("args", [["nowhere"], ["."], [], ["x", "--turn", "one"]])

@@ -2,11 +2,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.daemon import DEADLINE, body
-from turnguard import __version__
+from turnguard import __version__, cli
 from turnguard.framing import frame
 
 
@@ -81,6 +82,35 @@ def test_serve_does_without_a_stderr(redirected: str, code: int) -> None:
     )
     assert (ran.returncode, ran.stderr) == (code, b"")
     assert (b"-32002" in ran.stdout) == (code == 1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the shell's way to close a stream")
+@pytest.mark.parametrize("command", ["completion bash", "settings", "demo", "--help", "settings path"])
+@pytest.mark.parametrize(("redirected", "why"), [(">&-", "Bad file descriptor"), (">/dev/full", "No space left")])
+def test_output_that_cannot_be_written(command: str, redirected: str, why: str) -> None:
+    if "full" in redirected and not Path("/dev/full").exists():
+        pytest.skip("no such device")
+    shell = f"PYTHONUNBUFFERED= exec {sys.executable} -m turnguard {command} {redirected}"
+    ran = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert ran.returncode == 74
+    assert ran.stderr.startswith(f"turnguard: cannot write to stdout: {why}")
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the shell's way to close a stream")
+def test_what_is_said_on_a_closed_stderr_is_not_output() -> None:
+    shell = f"exec {sys.executable} -m turnguard replay /dev/null 2>&-"
+    ran = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert (ran.returncode, ran.stdout) == (1, "")
+
+
+def test_no_memory_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def load(name: str) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(cli, "load", load)
+    assert cli.main(["demo"]) == 1
+    assert capsys.readouterr().err == "turnguard: there is not enough memory\n"
 
 
 @pytest.mark.parametrize("command", ["--version", "--help"])

@@ -192,6 +192,23 @@ def test_what_cannot_be_started_is_told_as_shells_do(command: str, code: int) ->
     )
 
 
+def test_a_command_without_a_name_is_not_found() -> None:
+    ran = run([""])
+    assert (ran.returncode, ran.stdout, len(said(ran.stderr))) == (127, b"", 1)
+    assert ran.stderr.startswith(b"turnguard exec: cannot start '': ")
+
+
+@pytest.mark.parametrize("files", range(6, 13))
+def test_where_no_more_files_can_be_opened_it_is_told_in_a_line_or_runs(files: int) -> None:
+    code = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES)); "
+    code += "from turnguard.cli import main; sys.exit(main(['exec', '--', 'echo', 'hi']))"
+    preloaded = f"import turnguard.headless.run, turnguard.headless.exec; {code.replace('FILES', str(files))}"
+    ran = subprocess.run([sys.executable, "-c", preloaded], capture_output=True, timeout=DEADLINE, check=False)
+    (line,) = said(ran.stderr)
+    assert (ran.returncode, ran.stdout) in ((126, b""), (0, b"hi\n"))
+    assert line.startswith("turnguard exec: cannot start echo: " if ran.returncode else UNKNOWN.decode().rstrip())
+
+
 @pytest.mark.parametrize(
     "argv",
     [
@@ -604,3 +621,12 @@ def test_json_comes_when_nothing_was_guarded_too() -> None:
     assert said(ran.stderr)[:-1] == [UNKNOWN.decode().rstrip()]
     line = report(ran.stderr)
     assert (line["stopped"], line["format"], line["verdict"]["action"]) == (False, None, "allow")
+
+
+def test_json_is_ascii_whatever_a_tool_is_called() -> None:
+    name = "make\u009b31m\u202e\x7f\x1b]0;\u00e9"
+    calls = stream(*LOOP).replace(b'"Bash"', json.dumps(name).encode())
+    ran = run(python("import sys; sys.stdout.write(sys.argv[1])", calls.decode()), "--json")
+    line = ran.stderr.splitlines()[-1]
+    assert all(32 <= byte < 127 for byte in line)
+    assert report(ran.stderr)["verdict"]["findings"][0]["tool"] == name

@@ -251,22 +251,76 @@ def test_install_prints(home: Home) -> None:
     assert not (home.root / ".claude").exists()
 
 
-def test_install_writes_and_removes(home: Home) -> None:
-    file = home.write(home.root / ".claude/settings.json", '{\n\t"model": "opus",\n\t"n": 1.50,\n\t"é": "ü"\n}\n')
-    before_ = file.read_text("utf-8")
+STYLES = {
+    "tabs": b'{\n\t"model": "opus",\n\t"n": 1.50,\n\t"\xc3\xa9": "\xc3\xbc"\n}\n',
+    "one line": b'{"a":[1,2,{"b":null}]}',
+    "escapes": b'{"a": "\\u00e9\\/"}\r\n\r\n',
+    "empty": b"",
+    "an empty object": b"{ }",
+    "a mark": b'\xef\xbb\xbf{"a": 1e2}',
+    "other hooks": b'{"hooks": {"PreToolUse": [{"matcher": "Bash",   "hooks": []}], "Setup": []}}',
+}
+
+
+@pytest.mark.parametrize("text", STYLES.values(), ids=STYLES)
+def test_install_writes_and_removes(home: Home, text: bytes) -> None:
+    file = home.write(home.root / ".claude/settings.json", "")
+    file.write_bytes(text)
+    backup = file.parent / "settings.json.before-turnguard"
     file.chmod(0o640)
     assert install(home, "claude", "--write").returncode == 0
-    written = file.read_text("utf-8")
-    assert json.loads(written)["model"] == "opus"
-    assert '\n\t"é": "ü"' in written
-    assert file.stat().st_mode & 0o777 == 0o640
-    assert (file.parent / "settings.json.before-turnguard").read_text("utf-8") == before_
-    again = install(home, "claude", "--write")
-    assert "stays as it is" in again.stdout
-    assert file.read_text("utf-8") == written
+    written = file.read_bytes()
+    assert b"turnguard hook claude" in written
+    assert backup.read_bytes() == text
+    assert "stays as it is" in install(home, "claude", "--write").stdout
+    assert file.read_bytes() == written
+    assert install(home, "claude", "--write", "--set", "model.maxToolCallsPerTurn=9").returncode == 0
+    assert file.read_bytes() != written
+    assert backup.read_bytes() == text
     assert install(home, "claude", "--remove").returncode == 0
-    assert json.loads(file.read_text("utf-8")) == json.loads(before_)
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (text, 0o640)
+    assert [each.name for each in file.parent.iterdir()] == ["settings.json"]
     assert "stays as it is" in install(home, "claude", "--remove").stdout
+
+
+def test_install_keeps_the_style_of_a_file(home: Home) -> None:
+    file = home.write(home.root / ".claude/settings.json", STYLES["tabs"].decode())
+    install(home, "claude", "--write")
+    assert '\n\t"é": "ü"' in file.read_text("utf-8")
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "qwen"])
+def test_where_there_was_no_file_none_is_left(home: Home, agent: str) -> None:
+    folder = home.root / f".{agent}"
+    install(home, agent, "--write")
+    install(home, agent, "--write", "--set", "model.maxToolCallsPerTurn=9")
+    assert len(list(folder.iterdir())) == 1
+    assert "it is gone" in install(home, agent, "--remove").stdout
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(("was", "now"), [('"a": 1', '"a": 2'), ('"a": 1', '"a": true'), ('"a": 1', '"b": 1')])
+def test_what_a_person_changed_since_is_kept(home: Home, was: str, now: str) -> None:
+    file = home.write(home.root / ".claude/settings.json", f"{{{was}}}")
+    install(home, "claude", "--write")
+    file.write_text(file.read_text().replace(was, now))
+    assert install(home, "claude", "--remove").returncode == 0
+    assert json.dumps(json.loads(file.read_bytes())) == f"{{{now}}}"
+    backup = file.parent / "settings.json.before-turnguard"
+    assert backup.read_text() == f"{{{was}}}"
+    install(home, "claude", "--write")
+    assert backup.read_text() == f"{{{was}}}"
+
+
+@pytest.mark.parametrize("kept", ["hooked", "broken"])
+def test_a_backup_that_does_not_fit_is_left_alone(home: Home, kept: str) -> None:
+    file = home.write(home.root / ".claude/settings.json", '{"a": 1}')
+    install(home, "claude", "--write")
+    backup = file.parent / "settings.json.before-turnguard"
+    backup.write_text(file.read_text() if kept == "hooked" else "{")
+    text = backup.read_text()
+    assert install(home, "claude", "--remove").returncode == 0
+    assert (json.loads(file.read_bytes()), backup.read_text()) == ({"a": 1}, text)
 
 
 def test_what_install_writes_is_what_runs(home: Home) -> None:

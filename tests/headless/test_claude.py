@@ -199,3 +199,15 @@ def test_what_is_done_after_a_turn_of_the_stream_is_a_turn(tmp_path: Path) -> No
     told, _ = read(tmp_path, text_of(lines), "claude-stream")
 
     assert [each["type"] for each in told] == ["turnStarted", "turnEnded", "turnStarted", "toolCalls", "turnEnded"]
+
+
+def test_another_session_in_the_file_is_told_apart(tmp_path: Path) -> None:
+    lines: list[Line] = [
+        {"type": "summary", "summary": "x", "leafUuid": "u"},
+        line("user", "do it"),
+        line("user", "do that", sessionId="other"),
+        line("assistant", [use("c1", command="ls")], sessionId="other"),
+        line("assistant", [use("c1", command="ls")]),
+    ]
+    told, _ = read(tmp_path, text_of(lines), "claude")
+    assert [each.get("session") for each in told] == [None, "other", "other", None]

@@ -43,8 +43,14 @@ CASES: list[tuple[str, dict[str, Any], Moment, tuple[object, ...]]] = [
     (
         "claude",
         {**CLAUDE, "hook_event_name": "UserPromptSubmit", "prompt": "<task-notification>\n<task-id>"},
-        "prompt",
-        (TurnStarted("p", "notification"),),
+        "again",
+        (),
+    ),
+    (
+        "codex",
+        {**CODEX, "hook_event_name": "UserPromptSubmit", "prompt": "<task-notification>\n<task-id>"},
+        "again",
+        (),
     ),
     ("claude", {**CLAUDE, "hook_event_name": "PreToolUse", **BASH}, "before", (ToolCalls([Call("Bash", "t1", ARGS)]),)),
     (
@@ -58,6 +64,12 @@ CASES: list[tuple[str, dict[str, Any], Moment, tuple[object, ...]]] = [
         {**CLAUDE, "hook_event_name": "PostToolUse", **BASH, "tool_response": {"type": "text", "stdout": "a"}},
         "after",
         (ToolResults([Result("t1", "Bash", output=Raw(b'{"type":"text","stdout":"a"}'), ok=True)]),),
+    ),
+    (
+        "claude",
+        {**CLAUDE, "hook_event_name": "PostToolUse", **BASH, "tool_response": {"stdout": {"a": 1}}},
+        "after",
+        (ToolResults([Result("t1", "Bash", output=Raw(b'{"stdout":{"a":1}}'), ok=True)]),),
     ),
     (
         "claude",
@@ -178,6 +190,8 @@ ANSWERS: list[tuple[str, str, Moment, Answer, dict[str, Any]]] = [
     ),
     ("claude", "PostToolUse", "after", Answer(stop="S"), STOP),
     ("claude", "UserPromptSubmit", "prompt", Answer(person="P"), {"systemMessage": "P"}),
+    ("claude", "UserPromptSubmit", "again", Answer(stop="S"), STOP),
+    ("codex", "UserPromptSubmit", "again", Answer(stop="S"), {}),
     ("codex", "PreToolUse", "before", HALT, {"systemMessage": "P", "hookSpecificOutput": {**PRE, **DENY}}),
     ("codex", "PostToolUse", "after", Answer(stop="S"), {}),
     ("codex", "PostToolUse", "after", Answer(context="C"), {"hookSpecificOutput": {**POST, "additionalContext": "C"}}),

@@ -299,8 +299,8 @@ BROKEN = {
     "half": b'{"form": "',
     "no JSON": b"\x00\xff",
     "another kind": b"[]",
-    "no members": json.dumps({"form": f"{__version__} 1"}).encode(),
-    "wrong members": json.dumps({"form": f"{__version__} 1", "cwd": "/", "waiting": {}, "session": 7}).encode(),
+    "no members": json.dumps({"form": f"{__version__} 2"}).encode(),
+    "wrong members": json.dumps({"form": f"{__version__} 2", "cwd": "/", "waiting": {}, "session": 7}).encode(),
     "deep": b"[" * 100_000,
     "another version": b'{"form": "0.0.0 1", "session": {}}',
 }
@@ -417,9 +417,8 @@ def test_a_looser_setting_of_a_file_waits_for_a_turn_of_the_users(kept: Path) ->
     hooks.all([prompt(), *(before(number) for number in range(2))])
     write_cap(user_file(), 9)
     assert hooks.hear(before(2)) == {}
-    own_turn = prompt("<task-notification>\n<task-id>a</task-id>", turn="p2")
-    hooks.hear(own_turn)
-    assert is_refused([hooks.hear(before(number)) for number in range(10, 14)][3])
+    hooks.hear(NOTIFICATION)
+    assert is_refused(hooks.hear(before(10)))
     assert "Settings have changed" in hooks.hear(prompt(turn="p3"))["systemMessage"]
     assert not any(is_refused(hooks.hear(before(number))) for number in range(20, 29))
     assert is_refused(hooks.hear(before(30)))
@@ -468,6 +467,65 @@ def test_mistakes_in_settings_are_told_once_and_refuse_nothing(kept: Path) -> No
     answers = Hooks(kept).all([prompt(), *run(1)])
     assert "maxToolCallsPerTurn" in answers[0]["systemMessage"]
     assert answers[1:] == [{}, {}]
+
+
+NOTIFICATION = prompt("<task-notification>\n<task-id>a</task-id>", turn="p2")
+
+
+@pytest.mark.parametrize("named", ["claude", "codex"])
+def test_a_prompt_that_no_person_wrote_lifts_no_halt(kept: Path, named: str) -> None:
+    hooks = Hooks(kept, CAP, QUIET, named=named)
+    hooks.all([prompt(), *(before(number) for number in range(4))])
+    assert is_stopped(hooks.hear(NOTIFICATION)) == (named == "claude")
+    assert is_refused(hooks.hear(before(5)))
+    hooks.all([said("Stop"), NOTIFICATION])
+    assert is_refused(hooks.hear(before(6)))
+    hooks.hear(prompt(turn="p3"))
+    assert hooks.hear(before(7)) == {}
+
+
+def test_a_prompt_that_no_person_wrote_leaves_the_counts(kept: Path) -> None:
+    hooks = Hooks(kept, CAP, QUIET)
+    hooks.all([prompt(), *(before(number) for number in range(3))])
+    assert hooks.hear(NOTIFICATION) == {}
+    assert is_refused(hooks.hear(before(4)))
+
+
+# --- ids --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_id_that_comes_again_is_another_call(kept: Path) -> None:
+    hooks = Hooks(kept)
+    hooks.hear(prompt())
+    for number in range(12):
+        assert hooks.all(run(0, f"{number} percent")) == [{}, {}]
+
+
+def test_the_same_ids_in_each_turn_are_other_calls(kept: Path) -> None:
+    hooks = Hooks(kept)
+    for turn in range(4):
+        assert hooks.all([prompt(turn=f"p{turn}"), *run(0), *run(1, command="make"), said("Stop")]) == [{}] * 6
+
+
+def test_a_loop_under_one_id_ends(kept: Path) -> None:
+    hooks = Hooks(kept)
+    hooks.hear(prompt())
+    refused = [is_refused(hooks.all(run(0))[0]) for _ in range(6)]
+    assert refused == [False] * 5 + [True]
+
+
+def test_ids_of_subagents_are_their_own(kept: Path) -> None:
+    hooks = Hooks(kept, "turnguard.repeatedFailures=enforce", QUIET)
+    hooks.all([prompt(), before(0), before(0, agent="a"), after(0, agent="a"), after(0)])
+    assert json.loads(hooks.file.read_bytes())["ids"] == {"count": 2, "open": {}}
+
+
+def test_ids_of_calls_without_a_result_are_kept_until_the_next_prompt(kept: Path) -> None:
+    hooks = Hooks(kept, QUIET)
+    hooks.all([prompt(), before("x" * 10_000), before(1)])
+    assert len(json.loads(hooks.file.read_bytes())["ids"]["open"]) == 2
+    hooks.hear(prompt(turn="p2"))
+    assert json.loads(hooks.file.read_bytes())["ids"] == {"count": 2, "open": {}}
 
 
 @pytest.mark.parametrize("ids", [True, False])

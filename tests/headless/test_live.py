@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 
 from turnguard.core.identify import identify
 from turnguard.core.scope import of_scope
@@ -32,16 +33,37 @@ from turnguard_protocol.verdicts import Action, Verdict
 
 
 class Heard:
-    """Guards that note what they are told, one record a list, and answer as real ones do."""
+    """Guards that note what they are told, one record a list, and answer as real ones do.
+
+    `records` have the ids of the stream; no two calls that the guards were told have the same.
+    """
 
     def __init__(self) -> None:
         sources = Sources("exec", environ={})
         self.records: list[list[Event]] = []
+        self._told: set[str] = set()
         self._guard = SessionGuard("s", in_force_of(sources.merged(sources.found(None)), sources.found(None)).own)
 
     def record(self, events: Sequence[Event]) -> Verdict:
-        self.records.append(list(events))
+        for event in events:
+            ids = [call.id or "" for call in event.calls] if isinstance(event, ToolCalls) else []
+            assert self._told.isdisjoint(ids)
+            self._told.update(ids)
+        self.records.append([as_shown(event) for event in events])
         return self._guard.record(events)
+
+
+def as_shown(event: Event) -> Event:
+    """The event with the ids that the stream shows."""
+    if isinstance(event, ToolCalls):
+        return ToolCalls([replace(each, id=shown(each.id)) for each in event.calls], event.run_id)
+    if isinstance(event, ToolResults):
+        return ToolResults([replace(each, id=shown(each.id)) for each in event.results], event.run_id)
+    return replace(event, id=shown(event.id)) if isinstance(event, CallRekeyed) else event
+
+
+def shown(told: str | None) -> str:
+    return (told or "").rpartition("#")[0]
 
 
 def heard(*told: Told) -> list[list[Event]]:
@@ -248,3 +270,34 @@ def test_what_a_model_says_of_a_command_is_no_part_of_it() -> None:
         verdict = live.hear(Told(ToolResults([Result(f"c{number}", output=Raw(b'"1 failing"'))])))
     assert verdict is not None
     assert verdict.action is Action.HALT
+
+
+@pytest.mark.parametrize("message", [None, "m"])
+@pytest.mark.parametrize("scope", [None, "sub"])
+def test_an_id_that_comes_again_is_another_call(message: str | None, scope: str | None) -> None:
+    live = Live(lambda _: Heard())
+    for number in range(30):
+        shown_call = live.hear(call("call_0", scope, message and f"{message}{number}"))
+        output = Raw(f'"{number} percent"'.encode())
+        verdict = live.hear(Told(ToolResults([Result("call_0", output=output)]), scope)) or shown_call
+        assert verdict is not None
+        assert (verdict.action, verdict.totals.tool_calls) == (Action.ALLOW, number + 1)
+
+
+def test_an_agent_that_repeats_itself_under_one_id_is_halted() -> None:
+    live = Live(lambda _: Heard())
+    actions: list[Action] = []
+    for number in range(7):
+        live.hear(call("call_0", None, f"m{number}"))
+        verdict = live.hear(result("call_0"))
+        actions.append(Action.ALLOW if verdict is None else verdict.action)
+    verdict = live.hear(call("call_0", None, "m9"))
+    assert verdict is not None
+    assert verdict.findings[0].loop_type == "no_new_evidence"
+
+
+def test_ids_of_subagents_are_their_own() -> None:
+    live = Live(lambda _: Heard())
+    for told in (call("call_0"), call("call_0", "sub"), result("call_0", "sub"), result("call_0")):
+        live.hear(told)
+    assert not live.is_running

@@ -1,6 +1,7 @@
 """Files that several processes read."""
 
 import os
+import signal
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children
 from pathlib import Path
@@ -70,3 +71,16 @@ def test_what_only_this_process_can_read(files: list[Path], tmp_path: Path) -> N
     assert can_be_shared(files[0])
     assert can_be_shared(tmp_path)
     assert not any(map(can_be_shared, [tmp_path / "pipe", Path("/dev/stdin"), Path("/proc/self/fd/0")]))
+
+
+def ignores_interrupts(file: Path) -> bool:
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_interrupts_that_were_ignored_stay_so(files: list[Path]) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert list(in_order(ignores_interrupts, files[:1], 1)) == [True]
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert list(in_order(ignores_interrupts, files[:1], 1)) == [False]

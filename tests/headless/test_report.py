@@ -60,7 +60,7 @@ def test_the_numbers() -> None:
     tiles = re.findall(r"<div[^>]*><b>([0-9,]+)</b>([^<]+)</div>", text)
     assert tiles == [
         ("3", "turns"),
-        ("1", "transcripts"),
+        ("1", "transcript"),
         ("13", "calls"),
         ("1", "would have been stopped"),
         ("0", "would only have been warned"),
@@ -125,7 +125,7 @@ def test_of_many_turns_those_that_would_have_saved_most_are_drawn(monkeypatch: p
     turns = replayed(*(steps(*(step(number, "cat x") for number in range(count))) for count in (7, 9, 6, 20, 8, 10)))
     text = page(*turns)
     assert re.findall(r"turn ([0-9]+), line [0-9]+; ([0-9]+) calls", text) == [("4", "20"), ("6", "10")]
-    assert "4 more turns are counted but not drawn" in text
+    assert "4 more turns are counted, not drawn" in text
     assert "<b>6</b>turns" in text
 
 
@@ -135,7 +135,7 @@ def test_of_a_long_turn_the_first_calls_are_drawn(monkeypatch: pytest.MonkeyPatc
     text = page(*turns)
     parsed = Page(text)
     assert parsed.count("rect", "k0") - 4 == 150
-    assert "and 250 more calls" in text
+    assert "and 250 more calls that would not have run" in text
     assert 'viewBox="-2 0 1004 60"' in text  # two rows
 
 
@@ -160,3 +160,41 @@ def test_columns_add_up() -> None:
         "10-19: 1 would have been stopped",
     ]
     assert len(chart) == 2
+
+
+def test_what_is_not_seen_in_a_name_stands_as_an_escape() -> None:
+    text = page(*replayed(STUCK), file="a\u202e\x1b[31m.jsonl")
+    assert "a\\u202e\\x1b[31m.jsonl" in text
+    assert "\u202e" not in text
+
+
+def test_after_a_halt_two_rows_are_drawn() -> None:
+    text = page(*replayed(steps(*(step(number, "cat x") for number in range(950)))))
+    assert Page(text).count("rect", "k0") - 4 == 200
+    assert "and 750 more calls that would not have run" in text
+
+
+def test_a_second_halt_is_a_mark_of_its_own() -> None:
+    text = page(*replayed(steps(*(step(number, "cat x") for number in range(120)))))
+    parsed = Page(text)
+    assert parsed.count("line", "cut") - 1 == 1
+    assert parsed.count("path", "stop") - 1 == 1
+    assert "another guard would have stopped it here" in parsed.words
+
+
+@pytest.mark.parametrize(("count", "is_first"), [(20, False), (21, True)])
+def test_of_many_turns_the_evidence_comes_first(count: int, is_first: bool) -> None:
+    text = page(*replayed(*([STUCK] * count)))
+    assert (text.index("<h2>Evidence") < text.index("<section")) == is_first
+
+
+def test_columns_are_named_by_where_they_begin_and_end() -> None:
+    text = page()
+    assert [label for label in ("100-199", "500-999", "1,000+", "50-99") if f">{label}</text>" not in text] == []
+    assert "square roots" in text
+
+
+def test_one_is_not_many() -> None:
+    [turn] = replayed(step(1, "cat x"))
+    assert "<b>1</b>turn<" in page(turn)
+    assert "<b>1</b>call<" in page(turn)

@@ -14,7 +14,15 @@ from typing import Any, cast
 from turnguard.commands.terminal import FINE, REFUSED, console, harmless, line
 from turnguard.headless.hooks.agents import BY_NAME
 from turnguard.headless.hooks.call import Agent
-from turnguard.headless.hooks.install import Document, InstallError, configuration, file_of, merged, removed
+from turnguard.headless.hooks.install import (
+    Document,
+    InstallError,
+    command_in,
+    configuration,
+    file_of,
+    merged,
+    removed,
+)
 from turnguard.settings.given import read_assignments
 from turnguard.settings.problems import describe
 
@@ -61,17 +69,62 @@ def _change(agent: Agent, file: Path, command: str | None) -> int:
             line(f"{file} stays as it is: {'it has none of them' if command is None else 'it has them already'}.")
         )
         return FINE
-    if before is not None:
-        _write(file.with_name(f"{file.name}{BACKUP}"), before, like=file)
-    if command is None and not after and agent.place.is_for_projects_only:
-        file.unlink()
-    else:
-        _write(file, _written(after, before), like=file)
-    kept = "" if before is None else f" As it was: {file.name}{BACKUP}."
-    out.print(line(f"{'Taken out of' if command is None else 'Written to'} {file}.{kept}"))
-    if command is not None and agent.place.after:
+    backup = file.with_name(f"{file.name}{BACKUP}")
+    if command is None:
+        out.print(line(f"Taken out of {file}.{_take_out(agent, file, backup, document, after)}"))
+        return FINE
+    kept = ""
+    if before is not None and not os.path.lexists(backup) and not _is_merged({}, document, agent):
+        _write(backup, before, like=file)
+        kept = f" As it was: {backup.name}."
+    _write(file, _written(after, before), like=file)
+    out.print(line(f"Written to {file}.{kept}"))
+    if agent.place.after:
         out.print(line(agent.place.after))
     return FINE
+
+
+def _take_out(agent: Agent, file: Path, backup: Path, document: Document, after: Document) -> str:
+    """Takes the hooks out of a file: what else there is to say.
+
+    Where nothing else has changed since they were put in, the file is byte for byte what it was, or gone if there was
+    none.
+    """
+    if os.path.lexists(backup):
+        was = _as_it_was(agent, backup, document)
+        if was is not None:
+            _write(file, was, like=file)
+            backup.unlink()
+            return f" It is as it was, so {backup.name} is gone."
+    elif _is_merged({}, document, agent):
+        file.unlink()
+        return " Nothing else was in it, so it is gone."
+    if not after and agent.place.is_for_projects_only:
+        file.unlink()
+    else:
+        _write(file, _written(after, file.read_bytes()), like=file)
+    return ""
+
+
+def _as_it_was(agent: Agent, backup: Path, document: Document) -> bytes | None:
+    """What was there before, if the hooks are all that has changed."""
+    try:
+        was = backup.read_bytes()
+        before = _read(backup, was)
+        is_free = removed(before) == before
+    except (InstallError, OSError):
+        return None
+    return was if is_free and _is_merged(before, document, agent) else None
+
+
+def _is_merged(before: Document, document: Document, agent: Agent) -> bool:
+    """Whether a document is what comes of another one and the hooks; the order of members does not count."""
+    command = command_in(document)
+    return command is not None and _canonical(merged(before, agent.place, command)) == _canonical(document)
+
+
+def _canonical(document: Document) -> str:
+    return json.dumps(document, sort_keys=True)  # to Python true and 1 are the same
 
 
 def _read(file: Path, data: bytes | None) -> Document:

@@ -4,6 +4,7 @@ Its stdin, stdout and stderr pass as they are. A copy of stdout is read; what tu
 """
 
 import argparse
+import json
 import os
 import secrets
 import sys
@@ -11,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import UNSET
-from msgspec.json import encode
+from msgspec import UNSET, to_builtins
 from msgspec.structs import replace
 
 from turnguard.headless import words
@@ -20,7 +20,7 @@ from turnguard.headless.live import Guards, GuardsFor, Live
 from turnguard.headless.readers import FORMATS
 from turnguard.headless.stream import Stream
 from turnguard.headless.watching import Seen, Watching
-from turnguard.process import SEPARATOR, NotStartedError, Waker, open_standard_streams, seconds, widen
+from turnguard.process import NOT_EXECUTABLE, SEPARATOR, NotStartedError, Waker, open_standard_streams, seconds, widen
 from turnguard.recording import Transcript, open_transcript
 from turnguard.settings.layers import SettingsError
 from turnguard.settings.places import install_salt, seal_of
@@ -79,18 +79,22 @@ def _run(command: Sequence[str], chosen: argparse.Namespace, sources: Sources) -
         return _complain(f"cannot write {error.filename}: {error.strerror}")
     except SettingsError as error:
         return _complain(f"not started, since your settings have mistakes: {error}")
-    waker, signals = Waker(), Signals()
-    source, theirs = os.pipe()
-    widen(source)
+    watching = Watching(Stream(LIVE_FORMATS, chosen.format), Live(guards_for), is_halting=chosen.on_loop == "halt")
+    signals = Signals()
     try:
+        waker = Waker()
+        source, theirs = os.pipe()
+        widen(source)
+        passing = Passing(source, 1, watching, waker.wake)
         job = Job(command, signals, stdout=theirs)
     except NotStartedError as error:
         _complain(str(error))
         return error.exit_code
+    except OSError as error:  # too many files are open
+        _complain(f"cannot start {command[0]}: {error.strerror}")
+        return NOT_EXECUTABLE
     os.close(theirs)
     told.start()
-    watching = Watching(Stream(LIVE_FORMATS, chosen.format), Live(guards_for), is_halting=chosen.on_loop == "halt")
-    passing = Passing(source, 1, watching, waker.wake)
     run = Run(job, passing, watching, signals, waker, say, on_loop=chosen.on_loop, grace=chosen.grace)
     ended = run.until_it_ends()
     job.give_back()
@@ -135,7 +139,7 @@ def _report(watching: Watching, halt: Seen | None) -> str:
         "stopped": halt is not None,
         "format": watching.stream.name,
     }
-    return encode(line).decode()
+    return json.dumps(to_builtins(line), separators=(",", ":"))  # in ASCII: a name may hold what a terminal obeys
 
 
 class _Recorded:

@@ -21,6 +21,9 @@ def lines_of(pieces: Iterable[bytes], most: int) -> Iterator[bytes | None]:
     try:
         for piece in without_mark(pieces):
             for part in io.BytesIO(piece):
+                if not size and part.endswith(b"\n"):
+                    yield part if len(part) <= most else None
+                    continue
                 size += len(part)
                 if size <= most:
                     open_line.append(part)

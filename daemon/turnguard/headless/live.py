@@ -7,7 +7,8 @@
                  calls of its scope run, together with theirs
     a turn       begins and ends as the stream says, or else with its first call; calls still open have no outcome
 
-What subagents say in words is left out: it would close the step of the conversation above them.
+What subagents say in words is left out: it would close the step of the conversation above them. A call whose id came
+before is another one: what a stream shows does run.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ import msgspec
 from turnguard.core.guard import ALL_BUT_TEXT
 from turnguard.core.identify import identify
 from turnguard.core.scope import of_scope, scoped
+from turnguard.headless.ids import CallIds
 from turnguard.prose import without_prose
 from turnguard.transcript import Told
 from turnguard_protocol.events import (
@@ -96,6 +98,7 @@ class _Conversation:
 
     def __init__(self, guards: Guards) -> None:
         self._guards = guards
+        self._ids = CallIds()
         self._scopes: dict[str | None, _Scope] = {}
         self._is_in_turn = False
 
@@ -104,7 +107,7 @@ class _Conversation:
         return any(scope.running for scope in self._scopes.values())
 
     def hear(self, told: Told) -> Verdict | None:
-        event = told.event
+        event = self._ids.told(told.event, told.scope)
         if isinstance(event, ToolCalls):
             events = self._calls(event, told)
         elif isinstance(event, ToolResults):

@@ -31,8 +31,11 @@ LENGTHS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 REPEATS = (1, 2, 3, 4, 5, 6, 8, 10, 20, 50, 100)
 """Where the columns of the two distributions begin."""
 
-MANY = 100
-"""From here on a column is named by where it begins."""
+MAX_ROWS_AFTER = 2
+"""Rows that are drawn from a halt on: what would not have run is worth no more."""
+
+INDEXED = 20
+"""From so many drawn turns on the evidence, which leads to each, stands before them."""
 
 VERBS = {
     Action.ALLOW: "noted",
@@ -66,6 +69,16 @@ class Report:
         self._calls = self._saved = self._left_out = 0
         self._shown: list[Shown] = []
 
+    @property
+    def turns(self) -> int:
+        """How many there were."""
+        return self._fates.total()
+
+    @property
+    def drawn(self) -> int:
+        """How many of them the page shows one by one."""
+        return min(len(self._shown), MAX_SHOWN_TURNS)
+
     def add(self, file: str, format_name: str, turn: Turn) -> None:
         """Takes a turn."""
         self._files.add(file)
@@ -98,29 +111,30 @@ class Report:
             '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-            f"<title>turnguard replay: {escape(self._title)}</title>\n<style>\n{style}</style>\n"
+            f"<title>turnguard replay: {_text(self._title)}</title>\n<style>\n{style}</style>\n"
         )
         yield from self._header()
         yield from self._charts()
-        yield from self._timelines()
-        yield from self._table()
-        yield f'<p class="quiet">Made by turnguard {escape(self._version)}.</p>\n</html>\n'
+        parts = [self._timelines(), self._table()]
+        for part in reversed(parts) if len(self._shown) > INDEXED else parts:
+            yield from part
+        yield f'<p class="quiet">Made by turnguard {_text(self._version)}.</p>\n</html>\n'
 
     def _header(self) -> Iterator[str]:
         yield (
-            f'<header><h1>turnguard replay</h1><span class="quiet">{escape(self._title)}</span>\n'
+            f'<header><h1>turnguard replay</h1><span class="quiet">{_text(self._title)}</span>\n'
             '<fieldset class="theme" aria-label="Colours">'
             '<label><input type="radio" name="theme" checked> as the system</label>'
             '<label><input type="radio" name="theme" id="light"> light</label>'
             '<label><input type="radio" name="theme" id="dark"> dark</label></fieldset></header>\n'
         )
         numbers = (
-            ("", self._fates.total(), "turns"),
-            ("", len(self._files), "transcripts"),
-            ("", self._calls, "calls"),
+            ("", self.turns, "turn" if self.turns == 1 else "turns"),
+            ("", len(self._files), "transcript" if len(self._files) == 1 else "transcripts"),
+            ("", self._calls, "call" if self._calls == 1 else "calls"),
             ("halt", self._fates["halted"], "would have been stopped"),
             ("warn", self._fates["warned"], "would only have been warned"),
-            ("", self._saved, "calls saved"),
+            ("", self._saved, "call saved" if self._saved == 1 else "calls saved"),
         )
         tiles = "".join(f'<div class="{kind}"><b>{number:,}</b>{words}</div>' for kind, number, words in numbers)
         yield f'<div class="numbers">{tiles}</div>\n'
@@ -134,6 +148,7 @@ class Report:
         yield "</div>\n"
         legend = "".join(f'<li><i style="background: var(--{colour})"></i>{words}</li>' for colour, words in _LEGEND)
         yield f'<ul class="legend">{legend}</ul>\n'
+        yield '<p class="quiet">Heights are square roots of the numbers, so that few turns are seen, too.</p>\n'
 
     # --- timelines ----------------------------------------------------------------------------------------------------
 
@@ -145,7 +160,8 @@ class Report:
         yield '<p class="quiet">A mark is a call; each call that came more than once has a colour.</p>\n'
         yield f'<ul class="legend">{"".join(_sample(*each) for each in _SAMPLES)}</ul>\n'
         if self._left_out:
-            yield f'<p class="quiet">{self._left_out:,} more turns are counted but not drawn.</p>\n'
+            left_out = f"{_many(self._left_out, 'more turn')} {'is' if self._left_out == 1 else 'are'}"
+            yield f'<p class="quiet">{left_out} counted, not drawn.</p>\n'
         for number, each in enumerate(self._shown):
             yield from _timeline(number, each)
 
@@ -160,11 +176,11 @@ class Report:
                 saved = f"{each.turn.saved:,}" if sight is each.turn.halt else ""
                 setting = sight.finding.setting if isinstance(sight.finding.setting, str) else ""
                 yield (
-                    f'<tr><td class="file"><a href="#t{number}">{escape(each.file)}</a></td>'
+                    f'<tr><td class="file"><a href="#t{number}">{_text(each.file)}</a></td>'
                     f'<td class="n">{each.turn.number}</td><td class="n">{each.turn.calls:,}</td>'
                     f'<td class="n">{sight.call:,}</td><td>{VERBS[sight.finding.action]}</td>'
-                    f"<td>{escape(fact_of(sight.finding, sight.totals))}</td><td>{escape(sight.finding.guard)}</td>"
-                    f'<td>{escape(setting)}</td><td class="n">{saved}</td></tr>\n'
+                    f"<td>{_text(fact_of(sight.finding, sight.totals))}</td><td>{_text(sight.finding.guard)}</td>"
+                    f'<td>{_text(setting)}</td><td class="n">{saved}</td></tr>\n'
                 )
         yield "</tbody></table></div>\n"
 
@@ -177,9 +193,19 @@ _SAMPLES = (
     (f'<circle class="failed" cx="{MARK / 2}" cy="{TALL - 2}" r="1.6"/>', "it failed"),
     (f'<path class="told" d="M1 {TALL - 8}h8l-4 7z"/>', "a guard would have warned"),
     (f'<line class="cut" x1="5" y1="0" x2="5" y2="{TALL}"/>', "the turn would have been stopped"),
+    (f'<path class="stop" d="M1 {TALL - 8}h8l-4 7z"/>', "another guard would have stopped it here"),
     (f'<rect class="k0 after" x="1" y="0" width="{MARK}" height="{TALL}"/>', "would not have run"),
 )
 _LEGEND = (("fine", "nothing said"), ("warn", "warned"), ("halt", "would have been stopped"))
+
+
+def _text(words: str) -> str:
+    """Words as text of a page, in which everything that is not seen stands as an escape."""
+    return escape("".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in words))
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _sample(drawing: str, words: str) -> str:
@@ -218,7 +244,7 @@ def _chart(caption: str, starts: Sequence[int], counts: Counter[tuple[int, str]]
                 f'<text class="count" x="{x + width / 2 - 5}" y="{y - 4:.1f}" text-anchor="middle">{total:,}</text>'
             )
         label = _range(starts, index)
-        parts.append(f'<text x="{x + width / 2 - 5}" y="{base + 15}" text-anchor="middle">{label}</text>')
+        parts.append(f'<text class="range" x="{x + width / 2 - 5}" y="{base + 15}" text-anchor="middle">{label}</text>')
     box = f"0 0 {width * len(starts)} {base + 22}"
     drawing = f'<svg viewBox="{box}" role="img" aria-label="{caption}">{"".join(parts)}</svg>'
     return f'<figure class="chart"><figcaption>{caption}</figcaption>{drawing}</figure>\n'
@@ -228,16 +254,16 @@ def _range(starts: Sequence[int], index: int) -> str:
     start, end = starts[index], starts[index + 1] - 1 if index + 1 < len(starts) else None
     if start == end:
         return f"{start:,}"
-    return f"{start:,}+" if end is None or start >= MANY else f"{start:,}-{end:,}"
+    return f"{start:,}+" if end is None else f"{start:,}-{end:,}"
 
 
 def _timeline(number: int, shown: Shown) -> Iterator[str]:
     turn = shown.turn
-    session = f", session {escape(turn.session)}" if turn.session else ""
+    session = f", session {_text(turn.session)}" if turn.session else ""
     line = f", line {turn.place}" if turn.place is not None else ""
     yield (
-        f'<section class="turn" id="t{number}"><h3>{escape(shown.file)} <span>turn {turn.number}{session}{line}; '
-        f"{turn.calls:,} calls, {len(turn.repeats()):,} different; {escape(shown.format_name)}</span></h3>\n"
+        f'<section class="turn" id="t{number}"><h3>{_text(shown.file)} <span>turn {turn.number}{session}{line}; '
+        f"{_many(turn.calls, 'call')}, {len(turn.repeats()):,} different; {_text(shown.format_name)}</span></h3>\n"
     )
     yield f'<ul class="said">{"".join(_said(sight) for sight in turn.sights)}</ul>\n'
     colours = _colours(turn)
@@ -250,10 +276,10 @@ def _timeline(number: int, shown: Shown) -> Iterator[str]:
 def _said(sight: Sight) -> str:
     action = sight.finding.action
     kind = "halt" if action is Action.HALT else "warn"
-    because = escape(fact_of(sight.finding, sight.totals))
+    because = _text(fact_of(sight.finding, sight.totals))
     return (
         f'<li>before call {sight.call:,} <b class="{kind}">{VERBS[action]}</b>: {because} '
-        f'<span class="quiet">{escape(sight.finding.guard)}</span></li>'
+        f'<span class="quiet">{_text(sight.finding.guard)}</span></li>'
     )
 
 
@@ -267,9 +293,10 @@ def _colours(turn: Turn) -> dict[int, str]:
 
 def _strip(turn: Turn, colours: dict[int, str]) -> str:
     """The calls of a turn, in rows."""
-    marks = turn.marks[:MAX_MARKS]
     halt = turn.halt
     last = turn.calls if halt is None else halt.call - 1
+    drawn = MAX_MARKS if halt is None else min(MAX_MARKS, (last // PER_ROW + MAX_ROWS_AFTER) * PER_ROW)
+    marks = turn.marks[:drawn]
     rows = max(1, -(-len(marks) // PER_ROW))
     parts = list(_marks(turn, marks, colours, last))
     parts += [_triangle(sight) for sight in turn.sights if sight is not halt and sight.call <= len(marks) + 1]
@@ -285,10 +312,12 @@ def _strip(turn: Turn, colours: dict[int, str]) -> str:
             f'<line class="cut" x1="{x}" y1="{y}" x2="{x}" y2="{y + ROW_HEIGHT - 4}">'
             f"<title>stopped before call {halt.call:,}</title></line>"
         )
-    more = f'<p class="quiet">and {turn.calls - len(marks):,} more calls</p>' if turn.calls > len(marks) else ""
+    left = turn.calls - len(marks)
+    fate = " that would not have run" if last < len(marks) else ""
+    more = f'<p class="quiet">and {_many(left, "more call")}{fate}</p>' if left else ""
     box = f"-2 0 {PER_ROW * (MARK + GAP) + 4} {rows * ROW_HEIGHT}"
     drawing = f'<svg class="strip" viewBox="{box}" role="img" aria-label="the calls of the turn">{"".join(parts)}</svg>'
-    return f"{drawing}{more}\n"
+    return f'<div class="scrolled">{drawing}</div>{more}\n'
 
 
 def _marks(turn: Turn, marks: Sequence[Mark], colours: dict[int, str], last: int) -> Iterator[str]:
@@ -307,7 +336,7 @@ def _marks(turn: Turn, marks: Sequence[Mark], colours: dict[int, str], last: int
         identity = turn.identities[mark.identity]
         result = "result not known" if mark.outcome is None else "a known result" if is_known else "a new result"
         line = f", line {mark.place}" if mark.place is not None else ""
-        title = escape(f"call {number}: {identity.shown}, time {times[mark.identity]}, {result}{line}")
+        title = _text(f"call {number}: {identity.shown}, time {times[mark.identity]}, {result}{line}")
         yield (
             f'<rect class="{" ".join(kinds)}" x="{x}" y="{y}" width="{MARK}" height="{height}">'
             f"<title>{title}</title></rect>"
@@ -320,7 +349,7 @@ def _marks(turn: Turn, marks: Sequence[Mark], colours: dict[int, str], last: int
 def _triangle(sight: Sight) -> str:
     x, y = _x(sight.call) - 1, _y(sight.call)
     kind = "stop" if sight.finding.action is Action.HALT else "told"
-    title = escape(f"{VERBS[sight.finding.action]} before call {sight.call}: {fact_of(sight.finding, sight.totals)}")
+    title = _text(f"{VERBS[sight.finding.action]} before call {sight.call}: {fact_of(sight.finding, sight.totals)}")
     return f'<path class="{kind}" d="M{x - 4} {y - 4}h8l-4 7z"><title>{title}</title></path>'
 
 
@@ -341,13 +370,13 @@ def _key(turn: Turn, colours: dict[int, str]) -> str:
         _item(colours[identity], f"{turn.identities[identity].shown}, {count} times")
         for identity, count in sorted(own, key=lambda each: -each[1])
     ]
-    items += [_item("kx", f"{others} others, more than once")] if others else []
-    items += [_item("k1x", f"{once} calls made once")] if once else []
+    items += [_item("kx", f"{_many(others, 'other')}, more than once")] if others else []
+    items += [_item("k1x", f"{_many(once, 'call')} made once")] if once else []
     return f'<ul class="legend">{"".join(items)}</ul>\n'
 
 
 def _item(kind: str, words: str) -> str:
-    return f'<li><i class="{kind}"></i>{escape(words)}</li>'
+    return f'<li><i class="{kind}"></i>{_text(words)}</li>'
 
 
 def _repeats(turn: Turn) -> str:
@@ -355,9 +384,9 @@ def _repeats(turn: Turn) -> str:
     if not found:
         return ""
     rows = "".join(
-        f'<tr><td class="n">{each.times:,}</td><td>{escape(each.identity.shown)}</td>'
-        f"<td>{escape(each.results_in_words)}</td>"
-        f"<td>call {each.first_call:,} to {each.last_call:,}{escape(each.places_in_words)}</td></tr>"
+        f'<tr><td class="n">{each.times:,}</td><td>{_text(each.identity.shown)}</td>'
+        f"<td>{_text(each.results_in_words)}</td>"
+        f"<td>call {each.first_call:,} to {each.last_call:,}{_text(each.places_in_words)}</td></tr>"
         for each in found
     )
     head = '<thead><tr><th class="n">times</th><th>call</th><th>results</th><th>where</th></tr></thead>'

@@ -44,31 +44,41 @@ export class Editor {
   /** `trust`: every folder is trusted. `inHostTests`: takes `extensionTestsPath`, and shows no notifications. */
   static async start({ trust = true, inHostTests = false } = {}) {
     const editor = new Editor();
-    editor.root = await mkdtemp(join(tmpdir(), 'turnguard-editor-'));
-    editor.folder = join(editor.root, 'folder');
-    await Promise.all(['bin', 'folder', 'user/User', 'user/Machine'].map((name) => mkdir(join(editor.root, name), { recursive: true })));
-    await writeFile(join(editor.root, 'user/User/settings.json'), JSON.stringify(QUIET));
+    try {
+      await editor.#start({ trust, inHostTests });
+      return editor;
+    } catch (error) {
+      await editor.close();
+      throw new Error(`the editor did not start:\n${editor.log.join('')}`, { cause: error });
+    }
+  }
+
+  log = [];
+
+  async #start({ trust, inHostTests }) {
+    this.root = await mkdtemp(join(tmpdir(), 'turnguard-editor-'));
+    this.folder = join(this.root, 'folder');
+    await Promise.all(['bin', 'folder', 'user/User', 'user/Machine'].map((name) => mkdir(join(this.root, name), { recursive: true })));
+    await writeFile(join(this.root, 'user/User/settings.json'), JSON.stringify(QUIET));
     // The editor takes PATH from a login shell.
-    await writeFile(join(editor.root, '.profile'), 'PATH="$HOME/bin:$PATH"\n');
-    await symlink(DAEMON, join(editor.root, 'bin/turnguard'));
-    await cp(DAEMONS, join(editor.root, 'daemons'), { recursive: true });
-    await editor.#command('--install-extension', VSIX);
-    editor.port = await freePort();
-    editor.log = [];
-    editor.process = editor.#spawn(
-      ...['--auth', 'none', '--bind-addr', `127.0.0.1:${editor.port}`],
+    await writeFile(join(this.root, '.profile'), 'PATH="$HOME/bin:$PATH"\n');
+    await symlink(DAEMON, join(this.root, 'bin/turnguard'));
+    await cp(DAEMONS, join(this.root, 'daemons'), { recursive: true });
+    await this.#command('--install-extension', VSIX);
+    this.port = await freePort();
+    this.process = this.#spawn(
+      ...['--auth', 'none', '--bind-addr', `127.0.0.1:${this.port}`],
       ...['--disable-telemetry', '--disable-update-check', '--disable-getting-started-override', '--disable-proxy'],
       // Else each page that was closed leaves its extension host behind for hours.
       ...['--reconnection-grace-time', '5'],
       ...(trust ? ['--disable-workspace-trust'] : []),
       ...(inHostTests ? ['--vscode-option', 'enable-smoke-test-driver'] : []),
     );
-    for (const stream of [editor.process.stdout, editor.process.stderr]) stream.on('data', (text) => editor.log.push(String(text)));
-    await editor.#healthy();
-    return editor;
+    for (const stream of [this.process.stdout, this.process.stderr]) stream.on('data', (text) => this.log.push(String(text)));
+    await this.#healthy();
   }
 
-  /** A page, with the folder open, when the workbench is there. `query`: what else the address says. */
+  /** A page, and what makes it go to the folder. `query`: what else the address says. */
   async open(query = {}) {
     this.browser ??= await chromium.launch({
       executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
@@ -111,7 +121,7 @@ export class Editor {
   /** Ends what was started, and removes what was written. */
   async close() {
     await this.browser?.close();
-    if (this.process !== undefined && this.process.exitCode === null) {
+    if (this.process !== undefined && this.#isRunning) {
       const ended = new Promise((done) => this.process.once('exit', done));
       this.process.kill();
       const timer = setTimeout(() => this.process.kill('SIGKILL'), END_MS);
@@ -119,6 +129,10 @@ export class Editor {
       clearTimeout(timer);
     }
     await rm(this.root, { recursive: true, force: true, maxRetries: 20, retryDelay: 250 });
+  }
+
+  get #isRunning() {
+    return this.process.exitCode === null && this.process.signalCode === null;
   }
 
   #arguments(rest) {
@@ -142,13 +156,11 @@ export class Editor {
 
   async #healthy() {
     for (const end = Date.now() + START_MS; Date.now() < end; await pause(100)) {
-      if (this.process.exitCode !== null) break;
+      if (!this.#isRunning) break;
       const answer = await fetch(`http://127.0.0.1:${this.port}/healthz`).catch(() => undefined);
       if (answer?.ok) return;
     }
-    const said = this.log.join('');
-    await this.close();
-    throw new Error(`the editor did not start:\n${said}`);
+    throw new Error(`no answer from it within ${START_MS} ms`);
   }
 }
 

@@ -100,7 +100,7 @@ export class Workbench {
   async screenshot(name) {
     await mkdir(SCREENSHOTS, { recursive: true });
     await this.page.mouse.move(640, 400);
-    await this.page.screenshot({ path: join(SCREENSHOTS, `${name}.png`) });
+    await this.page.screenshot({ path: join(SCREENSHOTS, `${name}.png`), animations: 'disabled' });
   }
 
   /** A step of a test. When it fails, what was on the screen is kept, and the steps after it are skipped. */

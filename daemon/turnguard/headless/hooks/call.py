@@ -1,8 +1,9 @@
 """One call of a hook: what an agent says on stdin, in our words, and what is to be answered.
 
 moment      what has happened                           what is told to the guards
-prompt      the user has sent a prompt                  the turn before is over, another begins
-again       the same turn goes on to the model          nothing
+prompt      a person has sent a prompt                  the turn before is over, another begins
+again       the same turn goes on to the model, also    nothing
+            by a prompt that no person wrote
 before      a call is about to run                      a batch of one; after results, another step
 after       a call has run                              its result
 failed      a call has failed                           its result, as the error
@@ -31,7 +32,7 @@ from turnguard_protocol.events import (
 Moment = Literal["prompt", "again", "before", "after", "failed", "compacted", "ended"]
 
 NOTIFICATION: Final = b'"<task-notification>'
-"""How a prompt begins, in JSON, that Claude Code writes itself when something in the background is done."""
+"""How a prompt begins, in JSON, that Claude Code and Codex write themselves: something in the background is done."""
 
 
 class Input(Struct):
@@ -141,19 +142,22 @@ def heard(agent: Agent, given: Input) -> Heard | None:
         return None
     if moment == "prompt" and given.agent_id is not None:  # what a subagent is asked
         return None
-    if moment == "prompt" and agent.goes_on(given):
+    if moment == "prompt" and (_is_notification(given) or agent.goes_on(given)):
         moment = "again"
     events = _events(agent, given, moment)
     return Heard(session_id, moment, name, events, given.agent_id, given.cwd, given.tool_name)
+
+
+def _is_notification(given: Input) -> bool:
+    """Whether no person has written the prompt."""
+    return given.prompt is not UNSET and bytes(given.prompt).startswith(NOTIFICATION)
 
 
 def _events(agent: Agent, given: Input, moment: Moment) -> tuple[Event, ...]:
     call_id = given.tool_use_id or given.tool_call_id
     match moment:
         case "prompt":
-            is_own = given.prompt is not UNSET and bytes(given.prompt).startswith(NOTIFICATION)
-            turn_id = given.turn_id or given.prompt_id
-            started = TurnStarted(turn_id, "notification") if is_own else TurnStarted(turn_id)
+            started = TurnStarted(given.turn_id or given.prompt_id)
             return started, StepFinished()  # by which the guards know that calls alone do not make a step
         case "before":
             return (ToolCalls([Call(given.tool_name, call_id, _args(given))]),)

@@ -16,12 +16,13 @@ from turnguard.headless.hooks.call import NOTHING, Agent, Answer, Heard, Input, 
 from turnguard.headless.hooks.session import KeptSession
 from turnguard.headless.hooks.store import Entry, Store, StoreError
 from turnguard.headless.hooks.turn import Turn, Waiting
+from turnguard.headless.ids import CallIds
 from turnguard.sealing import Sealing
 from turnguard.settings.regular_file import RefusedFileError
 from turnguard.settings.sources import Sources
 from turnguard.transcript import decoded
 
-FORM: Final = f"{__version__} 1"
+FORM: Final = f"{__version__} 2"
 """What a snapshot says of its form: another version of turnguard may count otherwise."""
 
 NAME_CHARACTERS: Final = 32
@@ -101,11 +102,12 @@ class Hearing(NamedTuple):
         # A turn goes by the directory that it began in, however often the agent changes its own.
         cwd = kept["cwd"] if kept is not None and what.moment != "prompt" else what.cwd
         session = KeptSession(what.session_id, self.sources, cwd=cwd)
-        waiting = Waiting()
+        waiting, ids = Waiting(), CallIds()
         if kept is not None:
             session.restore(kept["session"])
             waiting = msgspec.convert(kept["waiting"], Waiting)
-        return Turn(agent, what, session, waiting, sealing)
+            ids = msgspec.convert(kept["ids"], CallIds)
+        return Turn(agent, what, session, waiting, ids, sealing)
 
 
 def _kept(entry: Entry) -> tuple[dict[str, Any] | None, str | None]:

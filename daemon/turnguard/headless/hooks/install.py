@@ -72,6 +72,16 @@ def removed(document: Document) -> Document:
     return document
 
 
+def command_in(document: Document) -> str | None:
+    """The command of the hooks in a configuration, of the first of them; None where there are none."""
+    hooks = document.get(HOOKS)
+    for entries in cast("Document", hooks).values() if isinstance(hooks, dict) else ():
+        found = _ours(cast("list[Any]", entries)) if isinstance(entries, list) else []
+        if found:
+            return str(found[0]["command"])
+    return None
+
+
 def _hooks(document: Document) -> dict[str, Any]:
     hooks = document.setdefault(HOOKS, {})
     if not isinstance(hooks, dict):

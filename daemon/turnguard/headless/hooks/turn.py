@@ -18,6 +18,7 @@ from turnguard.core.scope import of_scope
 from turnguard.headless.hooks import words
 from turnguard.headless.hooks.call import Agent, Answer, Heard
 from turnguard.headless.hooks.session import KeptSession
+from turnguard.headless.ids import CallIds
 from turnguard.headless.words import fresh, notices_of
 from turnguard.sealing import Sealing
 from turnguard_protocol.events import Call, Event, ToolCalls
@@ -35,24 +36,33 @@ class Waiting(msgspec.Struct):
 
 
 class Turn:
-    """A session while it hears one thing."""
+    """A session while it hears one thing. `ids`: those of the calls before."""
 
-    def __init__(self, agent: Agent, what: Heard, session: KeptSession, waiting: Waiting, sealing: Sealing) -> None:
+    def __init__(
+        self, agent: Agent, what: Heard, session: KeptSession, waiting: Waiting, ids: CallIds, sealing: Sealing
+    ) -> None:
         self._agent = agent
         self._what = what
         self._session = session
         self._waiting = waiting
+        self._ids = ids
         self._seal = sealing.event
 
     def state(self) -> dict[str, Any]:
         """What is to be kept."""
-        return {"cwd": self._session.cwd, "waiting": self._waiting, "session": self._session.snapshot()}
+        return {
+            "cwd": self._session.cwd,
+            "waiting": self._waiting,
+            "ids": self._ids,
+            "session": self._session.snapshot(),
+        }
 
     def answer(self) -> Answer:
         """Tells the guards, and answers as they say."""
         what = self._what
         if what.moment == "prompt":
             self._waiting.context = None
+            self._ids.forget()
         verdict = self._session.record([self._sealed(event) for event in what.events])
         is_halt = verdict.action is Action.HALT
         is_refused = what.moment == "before" and self._is_refused(verdict)
@@ -92,7 +102,8 @@ class Turn:
             identified = identify(event, self._session.needs)
         except InvalidEventError:  # nobody can tell what it is: it counts, and is like no other
             identified = identify(_unknown(event), self._session.needs)
-        return self._seal(of_scope(identified, self._what.scope))
+        scope = self._what.scope
+        return self._seal(self._ids.told(of_scope(identified, scope), scope))
 
 
 def _unknown(event: Event) -> Event:

@@ -133,7 +133,7 @@ class SessionReader(_Lines):
 
     def __init__(self) -> None:
         self._roots: dict[str, str] = {}
-        self._is_compacted = False
+        self._compacted: set[str | None] = set()
         self._first: str | None = None
 
     def session(self, line: Line) -> str | None:
@@ -156,12 +156,12 @@ class SessionReader(_Lines):
     def events(self, line: Line, scope: str | None) -> Iterator[Event]:
         """A turn begins with words of the user, and ends when the user or an error of the API stops it."""
         if line.subtype == "compact_boundary":
-            self._is_compacted = True
+            self._compacted.add(line.session_id)
             yield Compacted()
         elif line.is_compact_summary:  # older versions have nothing before it
-            if not self._is_compacted:
+            if line.session_id not in self._compacted:
                 yield Compacted()
-            self._is_compacted = False
+            self._compacted.discard(line.session_id)
         elif line.type == "assistant":
             yield from of_model(line)
             if line.is_api_error and scope is None:

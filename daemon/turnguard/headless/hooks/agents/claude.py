@@ -4,12 +4,12 @@
 In a subagent it ends only that one; its parent hears the same after the call that started it. The stop reason is shown
 to the person, and to the model with the next prompt, so it names no setting. `systemMessage` the model never sees, and
 beside `continue: false` after a call nobody does.
-A prompt that begins with a task notification is Claude Code's own.
+A prompt that begins with a task notification is Claude Code's own, so the turn goes on.
 """
 
 from typing import Any
 
-from msgspec import UNSET, Raw, Struct, UnsetType, json
+from msgspec import UNSET, Raw, Struct, UnsetType, ValidationError, json
 
 from turnguard.headless.hooks.call import Agent, Answer, Heard, Moment, Place
 
@@ -40,7 +40,10 @@ def output(response: Raw) -> Raw:
     """What the model is told: of a shell command what it printed, as text, so that times in it can be masked."""
     if not bytes(response).startswith(b'{"stdout":'):
         return response
-    command = _command.decode(response)
+    try:
+        command = _command.decode(response)
+    except ValidationError:  # another tool's
+        return response
     return Raw(json.encode([text for text in (command.stdout, command.stderr) if text]))
 
 
