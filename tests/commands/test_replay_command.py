@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -361,19 +362,23 @@ def test_a_process_that_is_killed_is_told_in_a_line(home: Home, folder: Path) ->
         text=True,
     )
     end = time.monotonic() + DEADLINE
-    while not (workers := workers_of(process.pid)):
+    while not (readers := readers_of(folder / "long.jsonl", process.pid)):
         assert time.monotonic() < end
-    os.kill(workers[-1], signal.SIGKILL)
+    os.kill(readers[0], signal.SIGKILL)
     _, errors = process.communicate(timeout=DEADLINE)
     assert process.returncode == 1
     assert "Traceback" not in errors
     assert "A process that read a file was killed" in errors
 
 
-def workers_of(pid: int) -> list[int]:
-    """The processes that read files for this one."""
-    found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [each for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()]
+def readers_of(file: Path, pid: int) -> list[int]:
+    """The children of a process that have a file open."""
+    readers: list[int] = []
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(OSError):  # it was closed meanwhile
+            if any(each.readlink() == file for each in Path(f"/proc/{child}/fd").iterdir()):
+                readers.append(int(child))
+    return readers
 
 
 @pytest.mark.parametrize("args", [["."], ["--turn"]])
