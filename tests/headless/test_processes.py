@@ -2,6 +2,7 @@
 
 import os
 import signal
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children
 from pathlib import Path
@@ -84,3 +85,14 @@ def test_interrupts_that_were_ignored_stay_so(files: list[Path]) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert list(in_order(ignores_interrupts, files[:1], 1)) == [False]
+
+
+def test_a_process_that_dies_while_it_is_started_is_one_that_died(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def submit(self: ProcessPoolExecutor, *_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", submit)
+    with pytest.raises(BrokenProcessPool):
+        list(in_order(size_of, files, 2))

@@ -9,6 +9,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -54,7 +55,7 @@ def in_order(work: Callable[[Path], T], files: Sequence[Path], jobs: int) -> Gen
     results = deque[Future[T]]()
     try:
         for file in files:
-            results.append(pool.submit(work, file))
+            results.append(_submitted(pool, work, file))
             if len(results) > AHEAD * jobs:
                 yield results.popleft().result()
         while results:
@@ -65,6 +66,14 @@ def in_order(work: Callable[[Path], T], files: Sequence[Path], jobs: int) -> Gen
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _submitted(pool: ProcessPoolExecutor, work: Callable[[Path], T], file: Path) -> Future[T]:
+    """Hands a file to the processes, which starts one that is needed; it may die before it has heard what to do."""
+    try:
+        return pool.submit(work, file)
+    except BrokenPipeError as error:
+        raise BrokenProcessPool("a process ended as it was started") from error
 
 
 def _die_of_interrupts() -> None:
