@@ -43,6 +43,9 @@ What comes later is too late: the batch has run, and you were told."
 (defconst turnguard--start-seconds 10
   "Seconds that the daemon may take to start.")
 
+(defconst turnguard--end-seconds 2
+  "Seconds that the daemon may take to end; then it is killed.")
+
 (defvar turnguard--connection nil "The connection to a daemon that has shaken hands.")
 (defvar turnguard--sessions nil "Sessions, each with what it is opened with, also at the next daemon.")
 (defvar turnguard--opened nil "The sessions that this daemon knows.")
@@ -123,25 +126,39 @@ What comes later is too late: the batch has run, and you were told."
                   (car turnguard-command) (or version "of something else") turnguard--protocol-version))))
 
 (defun turnguard-stop ()
-  "End the daemon."
+  "End the daemon, by force if it does not listen."
   (interactive)
   (when-let ((connection turnguard--connection))
     (setq turnguard--connection nil turnguard--latest nil)
-    (jsonrpc-async-request connection 'shutdown nil
-                           :success-fn (lambda (_) (jsonrpc-notify connection 'exit nil)))
+    (run-at-time turnguard--end-seconds nil #'turnguard--kill connection)
+    ;; Emacs refuses to write to a process that is suspended.
+    (ignore-errors
+      (jsonrpc-async-request connection 'shutdown nil
+                             :timeout nil
+                             :success-fn (lambda (_) (ignore-errors (jsonrpc-notify connection 'exit nil)))
+                             :error-fn #'ignore))
     (force-mode-line-update t)))
+
+(defun turnguard--kill (connection)
+  "End the daemon at the other end of CONNECTION by force."
+  (delete-process (jsonrpc--process connection)))
 
 (defun turnguard--request (method params answered failed)
   "Send METHOD with PARAMS; call ANSWERED with the result or FAILED with the error.
 Answers come in the order of the requests, so only those that
-matter have to be waited for."
-  (jsonrpc-async-request
-   turnguard--connection method params
-   :timeout nil
-   :success-fn (lambda (result)
-                 (setq turnguard--silent nil turnguard--told nil)
-                 (funcall answered result))
-   :error-fn failed))
+matter have to be waited for.  Return nil if it cannot be sent:
+Emacs refuses to write to a process that is suspended."
+  (condition-case nil
+      (progn
+        (jsonrpc-async-request
+         turnguard--connection method params
+         :timeout nil
+         :success-fn (lambda (result)
+                       (setq turnguard--silent nil turnguard--told nil)
+                       (funcall answered result))
+         :error-fn failed)
+        t)
+    (error nil)))
 
 (defun turnguard--ask (method params)
   "Return what METHOD with PARAMS is answered, nil without an answer in time.
@@ -149,11 +166,11 @@ Signals the error of the daemon."
   (if (null turnguard--connection)
       (progn (turnguard--unguarded "the daemon is not running, see M-x turnguard-start") nil)
     (let ((deadline (+ (float-time) (if turnguard--silent 0 turnguard-patience)))
-          answer failure)
-      (turnguard--request method params
-                          (lambda (result) (setq answer result))
-                          (lambda (error) (setq failure error)))
-      (while (and (null answer) (null failure) turnguard--connection (< (float-time) deadline))
+          answer failure sent)
+      (setq sent (turnguard--request method params
+                                     (lambda (result) (setq answer result))
+                                     (lambda (error) (setq failure error))))
+      (while (and sent (null answer) (null failure) turnguard--connection (< (float-time) deadline))
         (accept-process-output nil 0.005))
       (cond
        ((null turnguard--connection) (turnguard--unguarded "the daemon ended") nil)
@@ -166,12 +183,13 @@ Signals the error of the daemon."
 
 (defun turnguard--open (session)
   "Open SESSION at the daemon, if there is one that does not know it."
-  (when (and turnguard--connection (not (member session turnguard--opened)))
-    (push session turnguard--opened)
-    (turnguard--request 'turnguard/openSession
-                        (cdr (assoc session turnguard--sessions))
-                        #'ignore
-                        (lambda (error) (turnguard--say "%s" (plist-get error :message))))))
+  (when (and turnguard--connection
+             (not (member session turnguard--opened))
+             (turnguard--request 'turnguard/openSession
+                                 (cdr (assoc session turnguard--sessions))
+                                 #'ignore
+                                 (lambda (error) (turnguard--say "%s" (plist-get error :message)))))
+    (push session turnguard--opened)))
 
 (defun turnguard-open (session &rest params)
   "Open SESSION, one for each conversation.
@@ -218,17 +236,21 @@ VERDICT is what `turnguard-record' returned for them."
 (defun turnguard-ask (session verdict)
   "Ask the person what becomes of the turn of SESSION that VERDICT halted.
 Return non-nil if it goes on: then the batch has to be recorded
-again.  Who quits has stopped the turn."
+again.  Who quits has stopped the turn.  Where the daemon does not
+do what the person wants the turn goes on all the same: it is
+gone, and its halt with it, or it will say so again."
   (let* ((choices '((?s "stop") (?c "continue once" nil "continueOnce") (?r "raise the cap" nil "raiseCap")))
          (choice (condition-case nil
                      (read-multiple-choice "turnguard halted the turn:" choices)
                    (quit nil)))
          (action (nth 3 (assq (car choice) choices))))
-    (or (and action
-             (turnguard--ask 'turnguard/override
-                             `(:sessionId ,session :turnId ,(plist-get verdict :turnId) :action ,action)))
-        (progn (turnguard-record session '(:type "turnEnded" :outcome "cancelled"))
-               nil))))
+    (condition-case failure
+        (if action
+            (turnguard--ask 'turnguard/override
+                            `(:sessionId ,session :turnId ,(plist-get verdict :turnId) :action ,action))
+          (turnguard-record session '(:type "turnEnded" :outcome "cancelled")))
+      (error (message "%s" (error-message-string failure))))
+    (and action t)))
 
 (defun turnguard-mode-line ()
   "Return what the mode line says."
@@ -257,7 +279,7 @@ again.  Who quits has stopped the turn."
     (if (not turnguard-mode)
         (turnguard-stop)
       (setq global-mode-string (append global-mode-string (list item)))
-      (turnguard-start))))
+      (unless turnguard--connection (turnguard-start)))))
 
 (provide 'turnguard)
 ;;; turnguard.el ends here

@@ -48,8 +48,14 @@ function step()
   ask_guard(model(notes))
 end
 
-turnguard.start(nil, function()
+local function turn()
   turnguard.open(SESSION, { agentId = 'demo', settings = { model = { maxToolCallsPerTurn = 3 } } })
   turnguard.record(SESSION, { { type = 'turnStarted' } })
   step()
-end)
+end
+
+if turnguard.statusline() == 'turnguard off' then
+  turnguard.start(nil, turn)
+else
+  turn()
+end

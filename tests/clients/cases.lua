@@ -151,6 +151,41 @@ function cases.ends(turnguard)
   equal(record(turnguard).action, 'halt')
 end
 
+function cases.goes_on_without_a_daemon(turnguard)
+  local label, goes_on
+  vim.ui.select = function(choices, _, on_choice)
+    on_choice(vim.tbl_filter(function(choice) return choice[1] == label end, choices)[1])
+  end
+  local function decide(answer)
+    label, goes_on = answer, nil
+    turnguard.ask('s', { turnId = 'no such turn' }, function(on) goes_on = on end)
+    return goes_on
+  end
+  started(turnguard, real)
+  record(turnguard)
+  equal(decide('Continue once'), true)
+  equal(#told, 1)
+  started(turnguard, broken('silent'), 50)
+  equal(decide('Raise the cap'), true)
+  turnguard.stop()
+  equal(decide('Continue once'), true)
+  equal(decide('Stop'), false)
+  equal(decide(nil), false)
+end
+
+function cases.killed(turnguard)
+  local function children()
+    return vim.api.nvim_get_proc_children(vim.fn.getpid())
+  end
+  for _, cmd in ipairs({ broken('silent'), real }) do
+    started(turnguard, cmd)
+    equal(#children(), 1)
+    vim.loop.kill(children()[1], 'sigstop')
+    turnguard.stop()
+    until_(function() return #children() == 0 end, 'the end of the daemon')
+  end
+end
+
 function cases.no_trace(turnguard)
   started(turnguard, real)
   turnguard.record('s', { { type = 'toolCalls', calls = { { name = 'read_file', args = { path = 'CANARY' } } } } })

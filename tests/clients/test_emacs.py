@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.test_neovim import BROKEN, DAEMON, ROOT, TIMEOUT_SECONDS, daemon_on_path, pasted
+from tests.clients.test_neovim import BROKEN, DAEMON, ROOT, TIMEOUT_SECONDS, pasted
 
 CLIENT = ROOT / "clients" / "emacs"
 TESTS = Path(__file__).with_name("emacs-tests.el")
@@ -22,7 +22,7 @@ def run(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
     case = {"CASE_DAEMON": "\n".join(DAEMON), "CASE_BROKEN": "\n".join(BROKEN)}
     return subprocess.run(
         ["emacs", "-Q", "--batch", "-L", str(CLIENT), *args],
-        env=os.environ | case | daemon_on_path() | {"HOME": str(home)},
+        env=os.environ | case | {"HOME": str(home)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -7,6 +7,7 @@
 local M = {}
 
 local PROTOCOL_VERSION = 1
+local END_MS = 2000 -- a daemon that takes longer to end is killed
 
 local options = {
   cmd = { 'turnguard', 'serve' },
@@ -16,6 +17,7 @@ local options = {
   patience_ms = 250,
 }
 local client -- the client that has shaken hands
+local process -- the one that was started last: `id` of its client, `pid`
 local starts = 0 -- so that a daemon that was started anew meanwhile is not taken
 local sessions = {} -- what each is opened with, also at the next daemon
 local opened = {} -- those that this daemon knows
@@ -85,6 +87,18 @@ local function fits(result)
   return true
 end
 
+local function children()
+  return vim.api.nvim_get_proc_children(vim.fn.getpid())
+end
+
+--- What `start` has started. A client does not say which process it has, but that is the child that is new.
+local function started(start)
+  local before = children()
+  local id = start()
+  local new = vim.tbl_filter(function(pid) return not vim.tbl_contains(before, pid) end, children())
+  return id and { id = id, pid = new[1] }
+end
+
 --- Starts the daemon, or starts it anew; its sessions begin anew too.
 --- `new_options`: `cmd`, the command line; `settings`, those of docs/settings.md that the person set, and no others;
 --- `patience_ms`, how long `record` may keep the agent waiting.
@@ -126,19 +140,25 @@ function M.start(new_options, on_ready)
     },
   }
   if vim.fn.has('nvim-0.11') == 1 then
-    vim.lsp.start(config, { attach = false, reuse_client = function() return false end })
+    local detached = { attach = false, reuse_client = function() return false end }
+    process = started(function() return vim.lsp.start(config, detached) end)
   else
-    vim.lsp.start_client(config)
+    process = started(function() return vim.lsp.start_client(config) end)
   end
 end
 
---- Ends the daemon.
+--- Ends the daemon, by force if it does not listen.
 function M.stop()
   starts = starts + 1
-  if client then
-    local stopping = client
-    client, latest = nil, nil
-    tell(stopping, 'stop')
+  if process then
+    local stopping = process
+    client, process, latest = nil, nil, nil
+    vim.lsp.stop_client(stopping.id)
+    vim.defer_fn(function()
+      if stopping.pid and vim.lsp.get_client_by_id(stopping.id) then
+        vim.loop.kill(stopping.pid, 'sigkill')
+      end
+    end, END_MS)
   end
 end
 
@@ -194,7 +214,8 @@ function M.admitted(verdict, calls)
 end
 
 --- Asks the person what becomes of a turn that was halted, and calls `on_decision` with true if it goes on: then the
---- batch has to be recorded again. Who closes the question has stopped the turn.
+--- batch has to be recorded again. Who closes the question has stopped the turn. Where the daemon does not do what the
+--- person wants the turn goes on all the same: it is gone, and its halt with it, or it will say so again.
 function M.ask(session, verdict, on_decision)
   local choices = { { 'Stop' }, { 'Continue once', 'continueOnce' }, { 'Raise the cap', 'raiseCap' } }
   vim.ui.select(choices, {
@@ -202,13 +223,16 @@ function M.ask(session, verdict, on_decision)
     format_item = function(choice) return choice[1] end,
   }, function(choice)
     local action = choice and choice[2]
-    local overrides = { sessionId = session, turnId = verdict.turnId, action = action }
-    if action and ask('turnguard/override', overrides) then
-      on_decision(true)
+    local done, failure
+    if action then
+      done, failure = pcall(ask, 'turnguard/override', { sessionId = session, turnId = verdict.turnId, action = action })
     else
-      M.record(session, { { type = 'turnEnded', outcome = 'cancelled' } })
-      on_decision(false)
+      done, failure = pcall(M.record, session, { { type = 'turnEnded', outcome = 'cancelled' } })
     end
+    if not done then
+      say(failure, 'WARN')
+    end
+    on_decision(action ~= nil)
   end)
 end
 

@@ -60,10 +60,16 @@ export class Sessions {
     return loop?.turnId === turnId ? loop?.verdict.findings[0] : undefined;
   }
 
-  /** The daemon is gone, and its counts with it. A session comes back when something happens in it. */
+  /**
+   * The daemon is gone, and its counts with it. A session comes back when something happens in it; one that waits for
+   * an answer stays, with what it asks about.
+   */
   forget(): void {
-    this.statuses.clear();
-    this.loops.clear();
+    for (const id of [...this.statuses.keys(), ...this.loops.keys()]) {
+      if (this.controls.isHalted(id)) continue;
+      this.statuses.delete(id);
+      this.loops.delete(id);
+    }
     this.changed.fire();
   }
 

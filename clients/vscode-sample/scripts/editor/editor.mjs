@@ -40,6 +40,9 @@ const QUIET = {
   'workbench.startupEditor': 'none',
 };
 
+/** The like, of settings that count for the machine only: a port that any process opens is else a notification. */
+const QUIET_MACHINE = { 'remote.autoForwardPorts': false };
+
 export class Editor {
   /** `trust`: every folder is trusted. `inHostTests`: takes `extensionTestsPath`, and shows no notifications. */
   static async start({ trust = true, inHostTests = false } = {}) {
@@ -60,6 +63,7 @@ export class Editor {
     this.folder = join(this.root, 'folder');
     await Promise.all(['bin', 'folder', 'user/User', 'user/Machine'].map((name) => mkdir(join(this.root, name), { recursive: true })));
     await writeFile(join(this.root, 'user/User/settings.json'), JSON.stringify(QUIET));
+    await this.setForMachine({});
     // The editor takes PATH from a login shell.
     await writeFile(join(this.root, '.profile'), 'PATH="$HOME/bin:$PATH"\n');
     await symlink(DAEMON, join(this.root, 'bin/turnguard'));
@@ -97,7 +101,7 @@ export class Editor {
 
   /** What a person would set for this machine: `turnguard.path` counts only there. */
   async setForMachine(settings) {
-    await writeFile(join(this.root, 'user/Machine/settings.json'), JSON.stringify(settings));
+    await writeFile(join(this.root, 'user/Machine/settings.json'), JSON.stringify({ ...QUIET_MACHINE, ...settings }));
   }
 
   /** The program of a daemon that is broken. */

@@ -1,5 +1,5 @@
 /**
- * Keeps a daemon running, and never lets a caller wait for it.
+ * Keeps a daemon running, and lets a caller wait for it only while it starts, if that wants to.
  *
  * A daemon that ends is started again, each time after a longer pause; one that ends again and again is given up. A
  * question that is not answered within `PATIENCE_MS` is answered with undefined: the agent goes on without the guard,
@@ -12,6 +12,9 @@ import type { Methods, Settings } from './protocol';
 
 /** docs/protocol.md: if a verdict does not come within 250 ms, let the batch run and tell the person once. */
 export const PATIENCE_MS = 250;
+
+/** How long a turn may be kept from beginning by a daemon that starts: a start takes less than 1 s, on a busy machine more. */
+export const STARTS_WITHIN_MS = 5_000;
 
 /** A daemon that owes an answer for so long hangs, and is replaced. */
 const HANGS_AFTER_MS = 10_000;
@@ -49,16 +52,33 @@ export class Guard {
   connection: Connection | undefined;
   private running: { abort: AbortController; done: Promise<void> } | undefined;
   private stopping: Promise<void> | undefined;
+  /** What ends the waits for a daemon that starts. */
+  private readonly awaited = new Set<() => void>();
   /** Requests that were given up on and are not answered yet. */
   private late = 0;
   private toldUnguarded = false;
 
   constructor(readonly options: GuardOptions) {}
 
+  /** Returns at once; `ready` waits. */
   start(): void {
     if (this.running !== undefined) return;
     const abort = new AbortController();
     this.running = { abort, done: this.keepRunning(abort.signal) };
+  }
+
+  /** Waits while the daemon starts, `ms` at most, and not for one that is started again after a pause. Whether there is one. */
+  async ready(ms = STARTS_WITHIN_MS, signal?: AbortSignal): Promise<boolean> {
+    if (this.state.kind === 'starting' && signal?.aborted !== true) {
+      const wait = new AbortController();
+      const end = () => wait.abort();
+      this.awaited.add(end);
+      signal?.addEventListener('abort', end);
+      await pause(ms, undefined, { signal: wait.signal }).catch(() => undefined);
+      signal?.removeEventListener('abort', end);
+      this.awaited.delete(end);
+    }
+    return this.connection !== undefined;
   }
 
   stop(): Promise<void> {
@@ -187,6 +207,7 @@ export class Guard {
 
   private become(state: GuardState): void {
     this.state = state;
+    if (state.kind !== 'starting') for (const end of this.awaited) end();
     this.options.state?.(state);
   }
 }

@@ -4,7 +4,7 @@ export { Connection, Unusable } from './connection';
 export type { Listener } from './connection';
 export { Controls } from './controls';
 export type { Halt } from './controls';
-export { Guard, PATIENCE_MS } from './guard';
+export { Guard, PATIENCE_MS, STARTS_WITHIN_MS } from './guard';
 export type { GuardOptions, GuardState } from './guard';
 export { locate } from './locate';
 export type { Places } from './locate';

@@ -1,8 +1,11 @@
 /** Where the daemon's program is: what the person named, else beside the Python interpreter, else on PATH. */
 
-import { access, constants, stat } from 'node:fs/promises';
+import { access, constants, readlink, realpath, stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
-import { delimiter, dirname, isAbsolute, join, relative } from 'node:path';
+import { delimiter, dirname, isAbsolute, join, parse, relative, resolve, sep } from 'node:path';
+
+/** Links that are followed before a path counts as leading nowhere; Linux gives up there, too. */
+const MAX_LINKS = 40;
 
 export interface Places {
   /** `turnguard.path`, or empty. */
@@ -20,11 +23,12 @@ export interface Places {
 export async function locate(places: Places): Promise<string> {
   if (places.setting !== '') {
     const program = expanded(places.setting, places.folders[0]);
-    if (!mayStart(program, places)) throw new Error(`${program} is in the workspace, which is not trusted.`);
+    if (!(await mayStart(program, places))) throw new Error(`${program} is in the workspace, which is not trusted.`);
     if (await isProgram(program)) return program;
     throw new Error(`turnguard.path names ${program}, which is not a program. Correct it, or empty it to search.`);
   }
-  for (const program of candidates(places)) if (await isProgram(program)) return program;
+  for (const program of candidates(places))
+    if ((await isProgram(program)) && (await mayStart(program, places))) return program;
   throw new Error(
     'turnguard was found neither beside the Python interpreter nor on PATH. Install it (pip install turnguard), or set turnguard.path.',
   );
@@ -41,11 +45,43 @@ function candidates(places: Places): string[] {
     .split(delimiter)
     .filter(isAbsolute)
     .map((directory) => join(directory, name));
-  return [...beside, ...onPath].filter((program) => mayStart(program, places));
+  return [...beside, ...onPath];
 }
 
-function mayStart(program: string, { isTrusted, folders }: Places): boolean {
-  return isTrusted || !folders.some((folder) => isWithin(program, folder));
+/** Until the workspace is trusted, not what lies in it, nor what a link in it leads to, by whatever name either goes. */
+async function mayStart(program: string, { isTrusted, folders }: Places): Promise<boolean> {
+  if (isTrusted) return true;
+  const roots = await Promise.all(folders.map(async (folder) => [folder, await real(folder)]));
+  const places = await placesOnTheWay(program);
+  return !roots.flat().some((root) => places.some((place) => isWithin(place, root)));
+}
+
+/** The path, and what it becomes as one link after the other is followed. */
+async function placesOnTheWay(path: string): Promise<string[]> {
+  const places = [path, await real(path)];
+  let next: string | undefined = path;
+  for (let links = 0; links < MAX_LINKS; links += 1) {
+    next = await withFirstLinkFollowed(next);
+    if (next === undefined) break;
+    places.push(next);
+  }
+  return places;
+}
+
+async function withFirstLinkFollowed(path: string): Promise<string | undefined> {
+  const { root } = parse(path);
+  const names = path.slice(root.length).split(sep);
+  for (let at = root, index = 0; index < names.length; index += 1) {
+    at = join(at, names[index] ?? '');
+    const target = await readlink(at).catch(() => undefined);
+    if (target !== undefined) return join(resolve(dirname(at), target), ...names.slice(index + 1));
+  }
+  return undefined;
+}
+
+/** A path that does not exist stands for itself. */
+function real(path: string): Promise<string> {
+  return realpath(path).catch(() => path);
 }
 
 function expanded(setting: string, folder: string | undefined): string {

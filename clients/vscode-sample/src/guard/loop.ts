@@ -88,6 +88,7 @@ class Turn {
 
   async play(turnId: string): Promise<Outcome> {
     this.session.trail.begin();
+    await this.session.ready(this.signal);
     await this.record([{ type: 'turnStarted', turnId }], []);
     let answers: readonly Answer[] = [];
     for (;;) {

@@ -16,6 +16,8 @@ export class Session {
   turnId: string | undefined;
   /** The daemon that knows of this session. */
   private openedAt: Connection | undefined;
+  /** That daemon was not told of the turn that runs. */
+  private isLost = false;
 
   constructor(
     private readonly guard: Guard,
@@ -26,14 +28,21 @@ export class Session {
     return this.options.sessionId;
   }
 
+  /** Waits for a daemon that is starting: a start is no fault, and the turn after it should be guarded. */
+  async ready(signal: AbortSignal): Promise<void> {
+    await this.guard.ready(undefined, signal);
+  }
+
   /** Tells what happened. Undefined: the guard did not say anything, and everything may run. */
   async record(events: Event[]): Promise<Verdict | undefined> {
     const started = events.find((event) => event.type === 'turnStarted');
     if (started !== undefined) this.turnId = started.turnId ?? undefined;
-    const openedNow = this.open();
+    // What is told now is the first that the daemon counts.
+    if (this.open()) this.trail.add(events.flatMap(callsOf));
     // A daemon that begins anew in the middle of a turn should call it by its name.
-    const isLost = openedNow && started === undefined && this.turnId !== undefined;
-    const told: Event[] = isLost ? [{ type: 'turnStarted', turnId: this.turnId }, ...events] : events;
+    const told: Event[] =
+      this.isLost && started === undefined ? [{ type: 'turnStarted', turnId: this.turnId }, ...events] : events;
+    this.isLost = false;
     return this.orNothing(() => this.guard.ask('turnguard/record', { sessionId: this.id, events: told }));
   }
 
@@ -65,6 +74,8 @@ export class Session {
     const connection = this.guard.connection;
     if (connection === undefined || connection === this.openedAt) return false;
     this.openedAt = connection;
+    this.isLost = this.turnId !== undefined;
+    this.trail.begin();
     connection.request('turnguard/openSession', this.options).then(
       (status) => this.guard.options.session?.(status),
       (error: Error) => this.guard.withoutAnswer(error.message),
@@ -82,4 +93,8 @@ export class Session {
       return undefined;
     }
   }
+}
+
+function callsOf(event: Event): { name: string; args: unknown }[] {
+  return event.type === 'toolCalls' ? event.calls.map(({ name, args }) => ({ name: name ?? '', args })) : [];
 }

@@ -85,12 +85,13 @@ export function capInWords(cap: Cap): string {
   return cap.explicit ? `Cap: ${cap.value} calls` : `Adaptive cap, from ${cap.value} calls`;
 }
 
-/** One session in the tree: turn, calls, the repeated call, phase. */
+/** One session in the tree: phase, turn, calls, the repeated call; a narrow tree cuts off the end. */
 export function sessionInWords(status: SessionStatus, phase: Phase): string {
   const { maxKeyRepeat, maxKeyTool } = status.totals;
-  const parts = [`${calls(status)} calls`, phase];
-  if (status.turnId !== undefined) parts.unshift(`turn ${shown(status.turnId)}`);
-  if (maxKeyRepeat > 1) parts.splice(-1, 0, `${shown(maxKeyTool ?? 'one call')} ×${maxKeyRepeat}`);
+  const parts: string[] = [phase];
+  if (status.turnId !== undefined) parts.push(`turn ${shown(status.turnId)}`);
+  parts.push(`${calls(status)} calls`);
+  if (maxKeyRepeat > 1) parts.push(`${shown(maxKeyTool ?? 'one call')} ×${maxKeyRepeat}`);
   return parts.join(' · ');
 }
 

@@ -39,7 +39,7 @@ test('a broken daemon', async (t) => {
     await workbench.says('turnguard: not running');
     await workbench.toast('5 times in a row').waitFor();
     await workbench.screenshot('crash-loop');
-    await workbench.press(workbench.toasts, 'Show Output');
+    await workbench.press(workbench.toast('5 times in a row'), 'Show Output');
     await page.locator('.view-line', { hasText: /something\sis\sbroken/ }).first().waitFor();
     await workbench.screenshot('crash-loop-output');
     await workbench.run('View: Toggle Panel Visibility');
@@ -66,7 +66,7 @@ test('a broken daemon', async (t) => {
       await workbench.says('turnguard: no answer');
       assert.equal(await workbench.severity(), 'warning');
       await workbench.toast('tool calls run without it').waitFor();
-      assert.equal(await workbench.toasts.count(), 1);
+      assert.equal(await workbench.toast('tool calls run without it').count(), 1);
       await workbench.screenshot('silent-in-a-turn');
     } finally {
       process.kill(pid, 'SIGCONT');

@@ -2,10 +2,10 @@
 import { mkdir } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { Editor } from '../../scripts/editor/editor.mjs';
 
-const SCREENSHOTS = process.env.SCREENSHOTS ?? fileURLToPath(new URL('../../media/screenshots/', import.meta.url));
+/** Not in the tree, unless somebody says so. */
+const SCREENSHOTS = process.env.SCREENSHOTS ?? join(tmpdir(), 'turnguard-screenshots');
 const FAILURES = join(tmpdir(), 'turnguard-failed-steps');
 
 export class Workbench {

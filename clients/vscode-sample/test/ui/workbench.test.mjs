@@ -36,7 +36,7 @@ test('a turn that repeats itself', async (t) => {
     await workbench.says('12/10 halted');
     await halt(12).waitFor();
     await rows.filter({ hasText: 'cap raised by 5' }).or(rows.filter({ hasText: 'Cap raised by 5' })).first().waitFor();
-    assert.equal(await workbench.toasts.count(), 1);
+    assert.equal(await workbench.toast('Stopped after').count(), 1);
     await workbench.screenshot('cap-raised');
   });
 

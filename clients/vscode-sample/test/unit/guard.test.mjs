@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { PATIENCE_MS, runTurn } from '../../dist/guard.js';
-import { agentOf, broken, call, guardOf, sessionOf, until } from './daemon.mjs';
+import { PATIENCE_MS, runTurn, STARTS_WITHIN_MS } from '../../dist/guard.js';
+import { agentOf, broken, call, guardOf, PROGRAM, sessionOf, until } from './daemon.mjs';
 
 const quiet = () => new AbortController().signal;
 const soon = { firstPauseMs: 20 };
@@ -37,6 +37,53 @@ test('a daemon that was killed comes back, and a turn that runs is guarded again
     'starting',
     'ready',
   ]);
+});
+
+test('the evidence begins anew with the counts', async (t) => {
+  const { guard } = await guardOf(t, soon);
+  const session = sessionOf(guard, { model: { maxToolCallsPerTurn: 2 } });
+  const again = (id) => call(id, 'read_file', { path: 'same' });
+  const { agent, seen } = agentOf(
+    ['a', 'b', 'c', 'd'].map((id) => ({ calls: [again(id)] })),
+    {
+      ask: async () => {
+        const id = 'abcd'[seen.requests.push('') - 1];
+        if (id === 'b') {
+          const { connection } = guard;
+          process.kill(connection.pid, 'SIGKILL');
+          await until(() => guard.connection !== undefined && guard.connection !== connection, 'another daemon');
+        }
+        return { text: '', calls: [again(id)] };
+      },
+    },
+  );
+  assert.equal(await runTurn(session, agent, 't1', quiet()), 'stopped');
+  assert.deepEqual(seen.invoked, ['a', 'b', 'c']);
+  assert.deepEqual(session.trail.mostRepeated().at, [1, 2, 3]);
+});
+
+test('a turn right after the start waits for the daemon, and is guarded from its first call', async (t) => {
+  const { guard, told } = await guardOf(t, { command: async () => [PROGRAM, 'serve'] });
+  assert.equal(guard.state.kind, 'starting');
+  const { agent } = agentOf([{ calls: [call('a')] }, { calls: [call('b')] }]);
+  const session = sessionOf(guard, { model: { maxToolCallsPerTurn: 1 } });
+  assert.equal(await runTurn(session, agent, 't1', quiet()), 'stopped');
+  assert.deepEqual(told.unguarded, []);
+  assert.equal(await guard.ready(), true);
+});
+
+test('nobody waits for ever for a start: not beyond the time given, not who gives up, not for one that fails', async (t) => {
+  const silent = await guardOf(t, { command: async () => [broken('silent')], startMs: 60_000 });
+  assert.equal(await silent.guard.ready(20), false);
+  const { agent } = agentOf([]);
+  const abort = new AbortController();
+  const turn = runTurn(sessionOf(silent.guard), agent, 't1', abort.signal);
+  abort.abort();
+  const begun = Date.now();
+  assert.equal(await turn, 'cancelled');
+  assert.ok(Date.now() - begun < STARTS_WITHIN_MS);
+  const failing = await guardOf(t, { command: () => Promise.reject(new Error('not found')) });
+  assert.equal(await failing.guard.ready(60_000), false);
 });
 
 test('while there is no daemon calls run, at once, and it is said once', async (t) => {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
 import { delimiter, join, relative } from 'node:path';
 import { test } from 'node:test';
@@ -77,6 +77,33 @@ test('in an untrusted workspace nothing that it contains is started, however it 
     'nor an interpreter asked for',
   );
   assert.equal(await locate({ ...untrusted, setting: elsewhere }), elsewhere, 'the own setting of the person counts');
+});
+
+test('in an untrusted workspace links hide nothing', async (t) => {
+  const { root, folder, program, places } = await placesOf(t);
+  const inside = await program('workspace', 'bin', 'turnguard');
+  const outside = await program('path', 'turnguard');
+  const linkTo = async (target, name) => {
+    await mkdir(join(root, name, '..'), { recursive: true });
+    await symlink(target, join(root, name));
+    return join(root, name);
+  };
+  const opened = await linkTo(folder, 'opened');
+  const entry = await linkTo(join(folder, 'bin'), 'entry');
+  const linked = await linkTo(inside, 'linked/turnguard');
+  await linkTo(outside, 'workspace/out/turnguard');
+  const through = await linkTo(join(folder, 'out'), 'through');
+  const untrusted = { ...places, isTrusted: false };
+  for (const folders of [[folder], [opened]]) {
+    for (const directory of [join(folder, 'bin'), join(opened, 'bin'), entry, join(linked, '..'), through]) {
+      const pathVariable = [directory, join(root, 'path')].join(delimiter);
+      assert.equal(await locate({ ...untrusted, folders, pathVariable }), outside, `${directory} of ${folders}`);
+      const setting = join(directory, 'turnguard');
+      await assert.rejects(locate({ ...untrusted, folders, setting }), /not trusted/);
+    }
+  }
+  const own = await linkTo(join(root, 'path'), 'own');
+  assert.equal(await locate({ ...untrusted, pathVariable: own }), join(own, 'turnguard'), 'a link elsewhere is fine');
 });
 
 test('a relative entry of PATH is no place', async (t) => {

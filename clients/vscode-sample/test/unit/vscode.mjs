@@ -1,4 +1,4 @@
-// As much of VS Code as src/daemon.ts looks at; `fake` says what it is like.
+// As much of VS Code as src/daemon.ts and src/sessions.ts look at; `fake` says what it is like.
 const listeners = {};
 const event = (name) => (listener) => {
   (listeners[name] ??= new Set()).add(listener);
@@ -33,5 +33,10 @@ const environments = {
 };
 
 export const extensions = { getExtension: () => ({ activate: async () => ({ environments }) }) };
+
+export class EventEmitter {
+  event = () => undefined;
+  fire() {}
+}
 
 export const Disposable = { from: (...all) => ({ dispose: () => all.forEach((each) => each.dispose()) }) };

@@ -51,10 +51,10 @@ test('a halt that was answered is no longer one that waits, whatever the daemon 
   assert.equal(phaseOf(status(), false), 'running');
 });
 
-test('a session in words: turn, calls, the repeated call, state', () => {
-  assert.equal(sessionInWords(status(), 'running'), 'turn t1 · 4/5 calls · read_file ×2 · running');
+test('a session in words: state, turn, calls, the repeated call', () => {
+  assert.equal(sessionInWords(status(), 'running'), 'running · turn t1 · 4/5 calls · read_file ×2');
   const first = status({ turnId: undefined, totals: { toolCalls: 0, steps: 0, distinctKeys: 0, maxKeyRepeat: 0 } });
-  assert.equal(sessionInWords(first, 'idle'), '0/5 calls · idle');
+  assert.equal(sessionInWords(first, 'idle'), 'idle · 0/5 calls');
 });
 
 test('evidence: which call, how often, where; without its arguments', () => {
