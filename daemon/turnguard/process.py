@@ -10,8 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 PIPE_BYTES = 256 * 1024
 """What the pipes to and from a program hold, where Linux allows it: as much as is read at once."""
@@ -120,6 +120,20 @@ class Waker:
     def on_signals(self) -> None:
         """Signals wake it too."""
         signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+
+
+@contextmanager
+def signals_stay_here() -> Iterator[None]:
+    """Threads that are started meanwhile get no signals: this thread does.
+
+    So what it sends to its own process has been taken when `kill` returns: POSIX promises it where no other thread
+    could take that.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _prepared(was_ignored: Collection[int], before_exec: Callable[[], object] | None) -> Callable[[], None]:

@@ -5,6 +5,7 @@ import pty
 import re
 import select
 import shutil
+import signal
 import sys
 import termios
 import time
@@ -181,11 +182,26 @@ def test_bg(shell: Shell) -> None:
 
 
 def test_a_job_in_the_background_is_stopped_when_it_reads(shell: Shell) -> None:
-    shell.run(f"{CAT} &")
+    shell.run(f"{TG} cat &")
     shell.wait("Stopped")
     shell.fetch()
     wait_until(lambda: Path(f"/proc/{shell.foreground()}/comm").read_text() == "cat\n")
     shell.is_echoed("now")
+    shell.type(CTRL_D)
+    assert shell.code() == 0
+
+
+def test_signals_come_to_the_main_thread_only(shell: Shell) -> None:
+    """Else one that turnguard sends to itself may be taken after it believes that it was."""
+    shell.run(f"{TG} sh -c 'echo turnguard=$PPID; exec cat'")
+    turnguard = int(shell.wait(r"turnguard=(\d+)\r\n"))
+    deaf = [
+        int(re.search(r"SigBlk:\t(\w+)", status.read_text())[1], 16) & 1 << number - 1  # type: ignore[index]
+        for status in Path(f"/proc/{turnguard}/task").glob("*/status")
+        if status.parent.name != str(turnguard)
+        for number in (signal.SIGTSTP, signal.SIGCONT, signal.SIGINT)
+    ]
+    assert len(deaf) == 6 and all(deaf)
     shell.type(CTRL_D)
     assert shell.code() == 0
 

@@ -20,7 +20,16 @@ from turnguard.headless.live import Guards, GuardsFor, Live
 from turnguard.headless.readers import FORMATS
 from turnguard.headless.stream import Stream
 from turnguard.headless.watching import Seen, Watching
-from turnguard.process import NOT_EXECUTABLE, SEPARATOR, NotStartedError, Waker, open_standard_streams, seconds, widen
+from turnguard.process import (
+    NOT_EXECUTABLE,
+    SEPARATOR,
+    NotStartedError,
+    Waker,
+    open_standard_streams,
+    seconds,
+    signals_stay_here,
+    widen,
+)
 from turnguard.recording import Transcript, open_transcript
 from turnguard.settings.layers import SettingsError
 from turnguard.settings.places import install_salt, seal_of
@@ -94,7 +103,8 @@ def _run(command: Sequence[str], chosen: argparse.Namespace, sources: Sources) -
         _complain(f"cannot start {command[0]}: {error.strerror}")
         return NOT_EXECUTABLE
     os.close(theirs)
-    told.start()
+    with signals_stay_here():
+        told.start()
     run = Run(job, passing, watching, signals, waker, say, on_loop=chosen.on_loop, grace=chosen.grace)
     ended = run.until_it_ends()
     job.give_back()

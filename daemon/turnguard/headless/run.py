@@ -16,7 +16,7 @@ from turnguard.headless import words
 from turnguard.headless.job import Job, Signals
 from turnguard.headless.passing import Passing
 from turnguard.headless.watching import Seen, Watching
-from turnguard.process import Waker
+from turnguard.process import Waker, signals_stay_here
 from turnguard_protocol.verdicts import Action
 
 HALTED: Final = 86
@@ -84,7 +84,8 @@ class Run:
     def until_it_ends(self) -> Ended:
         """Returns when the program has ended and everything is said and done."""
         self._waker.on_signals()
-        self._passing.start()
+        with signals_stay_here():
+            self._passing.start()
         while True:
             now = monotonic()
             self._job.look()
