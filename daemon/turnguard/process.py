@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 
 PIPE_BYTES = 256 * 1024
@@ -123,7 +123,7 @@ class Waker:
 
 
 @contextmanager
-def signals_stay_here() -> Iterator[None]:
+def signals_stay_here() -> Generator[None]:
     """Threads that are started meanwhile get no signals: this thread does.
 
     So what it sends to its own process has been taken when `kill` returns: POSIX promises it where no other thread
