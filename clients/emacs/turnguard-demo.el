@@ -11,6 +11,14 @@
 (require 'turnguard)
 
 (defconst turnguard-demo--session "demo")
+(defconst turnguard-demo--buffer "*turnguard demo*")
+(defconst turnguard-demo--model-seconds 0.3 "Seconds that the model takes to answer.")
+
+(defun turnguard-demo--say (line)
+  "Write LINE into the conversation."
+  (with-current-buffer turnguard-demo--buffer
+    (goto-char (point-max))
+    (insert line "\n")))
 
 (defun turnguard-demo--model (request _notes)
   "Read the same two files, in the REQUEST of that number."
@@ -21,34 +29,44 @@
 
 (defun turnguard-demo--tool (call)
   "Run CALL."
-  `(:id ,(plist-get call :id) :output ,(format "what is in %s" (thread-first call (plist-get :args) (plist-get :path)))))
+  (let ((path (thread-first call (plist-get :args) (plist-get :path))))
+    (turnguard-demo--say (concat "agent: reads " path))
+    `(:id ,(plist-get call :id) :output ,(format "what is in %s" path))))
 
-(defun turnguard-demo--verdict (calls)
-  "Ask the guard about CALLS, and if it halts the person.
-Return the last verdict; if that is a halt the turn is over."
+(defun turnguard-demo--step (request notes)
+  "Make the REQUEST of that number to the model, with NOTES of the guard."
+  (when (get-buffer turnguard-demo--buffer)
+    (turnguard-demo--guarded (turnguard-demo--model request notes) request notes)))
+
+(defun turnguard-demo--guarded (calls request notes)
+  "Run those of CALLS that the guard admits.
+Then make the next request after REQUEST, with NOTES.  If the guard
+halts the turn, the person decides."
   (let ((verdict (turnguard-record turnguard-demo--session `(:type "toolCalls" :calls ,calls))))
-    (if (and (turnguard-halted-p verdict) (turnguard-ask turnguard-demo--session verdict))
-        (turnguard-demo--verdict calls)
-      verdict)))
+    (if (turnguard-halted-p verdict)
+        (progn
+          (turnguard-demo--say "agent: is halted")
+          (turnguard-ask turnguard-demo--session verdict
+                         (lambda (goes-on)
+                           (cond ((null (get-buffer turnguard-demo--buffer)))
+                                 (goes-on (turnguard-demo--guarded calls request notes))
+                                 (t (turnguard-demo--say "agent: was stopped"))))))
+      (let ((results (vconcat (seq-map #'turnguard-demo--tool (turnguard-admitted verdict calls)))))
+        (turnguard-record turnguard-demo--session `(:type "toolResults" :results ,results)))
+      (run-at-time turnguard-demo--model-seconds nil #'turnguard-demo--step
+                   (1+ request) (cons (plist-get verdict :modelMessage) notes)))))
 
 ;;;###autoload
 (defun turnguard-demo ()
   "Run an agent that reads the same two files until you stop it."
   (interactive)
   (turnguard-mode)
+  (pop-to-buffer-same-window (get-buffer-create turnguard-demo--buffer))
+  (erase-buffer)
+  (turnguard-demo--say "you: find the bug")
   (turnguard-open turnguard-demo--session :agentId "demo" :settings '(:model (:maxToolCallsPerTurn 3)))
   (turnguard-record turnguard-demo--session '(:type "turnStarted"))
-  (cl-loop
-   with notes = nil
-   for request from 1
-   for calls = (turnguard-demo--model request notes)
-   for verdict = (turnguard-demo--verdict calls)
-   until (turnguard-halted-p verdict)
-   for results = (vconcat (seq-map #'turnguard-demo--tool (turnguard-admitted verdict calls)))
-   do (push (plist-get verdict :modelMessage) notes)
-   do (message "turn: %d calls ran" (length results))
-   do (turnguard-record turnguard-demo--session `(:type "toolResults" :results ,results)))
-  (message "turn: stopped"))
+  (turnguard-demo--step 1 nil))
 
 (provide 'turnguard-demo)
 ;;; turnguard-demo.el ends here

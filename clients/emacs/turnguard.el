@@ -8,13 +8,14 @@
 ;;; Commentary:
 
 ;; Starts `turnguard serve', tells it each batch of tool calls before any of them runs, and shows what it says: a halt
-;; and a warning in the echo area, the count of calls in the mode line.  It never keeps an agent waiting for long:
-;; without an answer the calls run, and the person is told once.
+;; and a warning in a buffer of the session, the count of calls in the mode line.  It never keeps an agent waiting for
+;; long: without an answer the calls run, and the person is told once.
 ;;
 ;; JSON arrays are vectors, JSON objects are plists; an empty plist would be null, so take an empty hash table.
 
 ;;; Code:
 
+(require 'button)
 (require 'cl-lib)
 (require 'jsonrpc)
 (require 'seq)
@@ -40,11 +41,14 @@ What comes later is too late: the batch has run, and you were told."
 
 (defconst turnguard--protocol-version 1)
 
-(defconst turnguard--start-seconds 10
+(defvar turnguard-start-seconds 10
   "Seconds that the daemon may take to start.")
 
 (defconst turnguard--end-seconds 2
   "Seconds that the daemon may take to end; then it is killed.")
+
+(defconst turnguard--words 400
+  "Characters of what a daemon said last that are shown.")
 
 (defvar turnguard--connection nil "The connection to a daemon that has shaken hands.")
 (defvar turnguard--sessions nil "Sessions, each with what it is opened with, also at the next daemon.")
@@ -54,8 +58,12 @@ What comes later is too late: the batch has run, and you were told."
 (defvar turnguard--told nil "Whether the person knows that calls run without the guard.")
 
 (defun turnguard--say (format &rest arguments)
-  "Show a message made of FORMAT and ARGUMENTS."
+  "Show a short message made of FORMAT and ARGUMENTS."
   (message "turnguard: %s" (apply #'format format arguments)))
+
+(defun turnguard--warn (text)
+  "Show TEXT that is not about one turn, and may be long."
+  (display-warning 'turnguard text))
 
 (defun turnguard--unguarded (why)
   "Say WHY calls run without the guard, once."
@@ -70,19 +78,17 @@ What comes later is too late: the batch has run, and you were told."
      (setq turnguard--latest params)
      (force-mode-line-update t))
     ('window/showMessage
-     (turnguard--say "%s" (plist-get params :message)))))
+     (turnguard--warn (plist-get params :message)))))
 
 (defun turnguard--ended (connection)
   "The daemon at the other end of CONNECTION is gone."
   (when (eq connection turnguard--connection)
     (setq turnguard--connection nil turnguard--latest nil)
     (force-mode-line-update t)
-    (turnguard--say "the daemon ended; M-x turnguard-start starts it again")))
+    (turnguard--say "the daemon ended; M-x turnguard-start starts it again%s" (turnguard--last-words connection))))
 
 (defun turnguard--connect ()
   "Start the daemon and return a connection to it."
-  (unless (executable-find (car turnguard-command))
-    (user-error "%s was not found: install it with pip, or set `turnguard-command'" (car turnguard-command)))
   (make-instance
    'jsonrpc-process-connection
    :name "turnguard"
@@ -100,14 +106,15 @@ What comes later is too late: the batch has run, and you were told."
 (defun turnguard-start ()
   "Start the daemon, or start it anew; its sessions begin anew too."
   (interactive)
+  (unless (executable-find (car turnguard-command))
+    ;; As an argument, since a format would turn the quote into another one.
+    (user-error "%s was not found: %s" (car turnguard-command)
+                "(setq turnguard-command '(\"/path/to/turnguard/.venv/bin/turnguard\" \"serve\")) \
+with the path of your clone of turnguard"))
   (turnguard-stop)
   (let ((connection (turnguard--connect)) shaken)
     (unwind-protect
-        (let ((answer (jsonrpc-request
-                       connection 'initialize
-                       `(:processId ,(emacs-pid) :rootUri nil :capabilities ,(make-hash-table)
-                         :initializationOptions (:settings ,turnguard-settings))
-                       :timeout turnguard--start-seconds)))
+        (let ((answer (turnguard--shake-hands connection)))
           (turnguard--check answer)
           (jsonrpc-notify connection 'initialized (make-hash-table))
           (setq shaken t))
@@ -116,14 +123,40 @@ What comes later is too late: the batch has run, and you were told."
           turnguard--opened nil turnguard--silent nil turnguard--told nil))
   (force-mode-line-update t))
 
+(defun turnguard--shake-hands (connection)
+  "Return what the daemon at the other end of CONNECTION answers to `initialize'."
+  (condition-case failure
+      (jsonrpc-request connection 'initialize
+                       `(:processId ,(emacs-pid) :rootUri nil :capabilities ,(make-hash-table)
+                         :initializationOptions (:settings ,turnguard-settings))
+                       :timeout turnguard-start-seconds)
+    (jsonrpc-error
+     (user-error "%s: %s" (string-join turnguard-command " ")
+                 (cond ((not (jsonrpc-running-p connection))
+                        (concat "it ended at once" (turnguard--last-words connection)))
+                       ;; Without a code it is nobody's answer.
+                       ((alist-get 'jsonrpc-error-code (cdr failure))
+                        (alist-get 'jsonrpc-error-message (cdr failure)))
+                       (t (format "no answer for %s seconds, so it was ended" turnguard-start-seconds)))))))
+
+(defun turnguard--last-words (connection)
+  "Return what the daemon at the other end of CONNECTION said last on stderr."
+  (with-current-buffer (jsonrpc-stderr-buffer connection)
+    (when-let ((process (get-buffer-process (current-buffer))))
+      (while (accept-process-output process 0.1)))
+    (let ((said (car (split-string (buffer-string) "^Process .* finished" t "[ \t\n]+"))))
+      (if said (concat ": " (substring said (max 0 (- (length said) turnguard--words)))) ""))))
+
 (defun turnguard--check (answer)
   "Signal an error unless ANSWER to `initialize' is of our protocol."
   (let ((version (thread-first answer
                    (plist-get :capabilities) (plist-get :experimental) (plist-get :turnguard)
                    (plist-get :protocolVersion))))
+    (unless version
+      (user-error "%s is no daemon of turnguard" (string-join turnguard-command " ")))
     (unless (eql version turnguard--protocol-version)
       (user-error "%s speaks protocol %s, turnguard.el speaks %d: update the older of the two"
-                  (car turnguard-command) (or version "of something else") turnguard--protocol-version))))
+                  (car turnguard-command) version turnguard--protocol-version))))
 
 (defun turnguard-stop ()
   "End the daemon, by force if it does not listen."
@@ -188,7 +221,7 @@ Signals the error of the daemon."
              (turnguard--request 'turnguard/openSession
                                  (cdr (assoc session turnguard--sessions))
                                  #'ignore
-                                 (lambda (error) (turnguard--say "%s" (plist-get error :message)))))
+                                 (lambda (error) (turnguard--warn (plist-get error :message)))))
     (push session turnguard--opened)))
 
 (defun turnguard-open (session &rest params)
@@ -219,7 +252,7 @@ return nil: then all calls may run."
       (when (and (not (seq-empty-p findings))
                  (eq t (plist-get (seq-first findings) :fresh))
                  (plist-get verdict :userMessage))
-        (turnguard--say "%s" (plist-get verdict :userMessage))))
+        (turnguard--show session (plist-get verdict :userMessage))))
     verdict))
 
 (defun turnguard-halted-p (verdict)
@@ -233,24 +266,99 @@ VERDICT is what `turnguard-record' returned for them."
       calls
     (vconcat (seq-map (lambda (index) (seq-elt calls index)) (plist-get verdict :admitted)))))
 
-(defun turnguard-ask (session verdict)
+;; The echo area shows a few lines at most, and until the next message.
+
+(defvar turnguard-session-mode-map
+  (let ((map (make-sparse-keymap)))
+    (set-keymap-parent map (make-composed-keymap button-buffer-map special-mode-map))
+    (define-key map "q" #'turnguard-quit)
+    map)
+  "Keys where turnguard shows what it says of a session.")
+
+(define-derived-mode turnguard-session-mode special-mode "Turnguard"
+  "What turnguard says of a session, and its question about a turn that was halted."
+  (visual-line-mode)
+  (add-hook 'kill-buffer-hook #'turnguard--decided nil t))
+
+(defconst turnguard--display
+  '((display-buffer-reuse-window display-buffer-at-bottom display-buffer-pop-up-window)
+    (window-height . fit-window-to-buffer))
+  "How that is shown.")
+
+(defvar-local turnguard--on-decision nil "What is to be called with the decision, while none was made.")
+(defvar-local turnguard--choice nil "What the person chose; nil, also where nothing was chosen, stops the turn.")
+
+(defun turnguard-quit ()
+  "Close what turnguard shows; the answer to a question is to stop the turn then."
+  (interactive)
+  (let ((buffer (current-buffer)))
+    (quit-windows-on buffer t)
+    (when (buffer-live-p buffer) ; shown nowhere
+      (kill-buffer buffer))))
+
+(defun turnguard--decided ()
+  "Pass the decision on, when the buffer is killed."
+  (when turnguard--on-decision
+    ;; Not from inside of the killing: the agent may go on from here.
+    (run-at-time 0 nil turnguard--on-decision turnguard--choice)
+    (setq turnguard--on-decision nil)))
+
+(defun turnguard--buffer (session)
+  "Return the buffer of SESSION, or another one while a question waits there."
+  (let* ((name (format "*turnguard: %s*" session))
+         (buffer (get-buffer-create name)))
+    (if (buffer-local-value 'turnguard--on-decision buffer) (generate-new-buffer name) buffer)))
+
+(defun turnguard--write (session write)
+  "Empty the buffer of SESSION, call WRITE in it, and return it."
+  (with-current-buffer (turnguard--buffer session)
+    (turnguard-session-mode)
+    (let ((inhibit-read-only t))
+      (erase-buffer)
+      (funcall write))
+    (goto-char (point-min))
+    (current-buffer)))
+
+(defun turnguard--show (session text)
+  "Show TEXT about SESSION, without a question."
+  (display-buffer (turnguard--write session (lambda () (insert text "\n"))) turnguard--display))
+
+(defun turnguard--button (label action)
+  "Insert a button with LABEL that chooses ACTION."
+  (insert-text-button label 'action (lambda (_) (setq turnguard--choice action) (turnguard-quit)))
+  (insert "   "))
+
+(defun turnguard-ask (session verdict on-decision)
   "Ask the person what becomes of the turn of SESSION that VERDICT halted.
-Return non-nil if it goes on: then the batch has to be recorded
-again.  Who quits has stopped the turn.  Where the daemon does not
-do what the person wants the turn goes on all the same: it is
-gone, and its halt with it, or it will say so again."
-  (let* ((choices '((?s "stop") (?c "continue once" nil "continueOnce") (?r "raise the cap" nil "raiseCap")))
-         (choice (condition-case nil
-                     (read-multiple-choice "turnguard halted the turn:" choices)
-                   (quit nil)))
-         (action (nth 3 (assq (car choice) choices))))
-    (condition-case failure
-        (if action
-            (turnguard--ask 'turnguard/override
-                            `(:sessionId ,session :turnId ,(plist-get verdict :turnId) :action ,action))
-          (turnguard-record session '(:type "turnEnded" :outcome "cancelled")))
-      (error (message "%s" (error-message-string failure))))
-    (and action t)))
+Returns at once.  ON-DECISION is called with non-nil if the turn
+goes on: then the batch has to be recorded again.  Who closes the
+question has stopped the turn.  Where the daemon does not do what
+the person wants the turn goes on all the same: it is gone, and
+its halt with it, or it will say so again."
+  (let ((buffer (turnguard--write session
+                                  (lambda ()
+                                    (turnguard--button "[Stop]" nil)
+                                    (turnguard--button "[Continue once]" "continueOnce")
+                                    (turnguard--button "[Raise the cap]" "raiseCap")
+                                    (insert "\n\n" (or (plist-get verdict :userMessage) "") "\n")))))
+    (with-current-buffer buffer
+      (setq header-line-format "turnguard halted the turn.  RET takes what is at point, TAB moves, q stops"
+            turnguard--on-decision (lambda (action) (turnguard--decide session verdict action on-decision))))
+    ;; Who types into the minibuffer keeps it.
+    (let ((window (display-buffer buffer turnguard--display)))
+      (unless (active-minibuffer-window)
+        (select-window window)))))
+
+(defun turnguard--decide (session verdict action on-decision)
+  "Tell the daemon that ACTION was chosen for SESSION after VERDICT.
+Then call ON-DECISION."
+  (condition-case failure
+      (if action
+          (turnguard--ask 'turnguard/override
+                          `(:sessionId ,session :turnId ,(plist-get verdict :turnId) :action ,action))
+        (turnguard-record session '(:type "turnEnded" :outcome "cancelled")))
+    (error (message "%s" (error-message-string failure))))
+  (funcall on-decision (and action t)))
 
 (defun turnguard-mode-line ()
   "Return what the mode line says."

@@ -4,8 +4,20 @@
 local turnguard = require('turnguard')
 
 local SESSION = 'demo'
+local MODEL_MS = 300 -- what the model takes to answer
 local notes = {} -- what the guard has to say to the model
 local requests = 0
+
+-- The conversation, in a window of its own.
+vim.cmd('new')
+local chat = vim.api.nvim_get_current_buf()
+vim.bo[chat].buftype = 'nofile'
+vim.bo[chat].bufhidden = 'wipe'
+vim.api.nvim_buf_set_lines(chat, 0, -1, false, { 'you: find the bug' })
+
+local function write(line)
+  vim.api.nvim_buf_set_lines(chat, -1, -1, false, { line })
+end
 
 -- Whatever it is told, it reads the same two files.
 local function model()
@@ -17,6 +29,7 @@ local function model()
 end
 
 local function run_tool(call)
+  write('agent: reads ' .. call.args.path)
   return { id = call.id, output = 'what is in ' .. call.args.path }
 end
 
@@ -24,9 +37,12 @@ local step
 
 local function run(verdict, calls)
   local results = vim.tbl_map(run_tool, turnguard.admitted(verdict, calls))
-  print(('turn: %d calls ran'):format(#results))
   turnguard.record(SESSION, { { type = 'toolResults', results = results } })
-  vim.schedule(step)
+  vim.defer_fn(function()
+    if vim.api.nvim_buf_is_valid(chat) then
+      step()
+    end
+  end, MODEL_MS)
 end
 
 local function ask_guard(calls)
@@ -35,11 +51,14 @@ local function ask_guard(calls)
     table.insert(notes, verdict and verdict.modelMessage)
     return run(verdict, calls)
   end
+  write('agent: is halted')
   turnguard.ask(SESSION, verdict, function(goes_on)
-    if goes_on then
+    if not vim.api.nvim_buf_is_valid(chat) then
+      return
+    elseif goes_on then
       ask_guard(calls)
     else
-      print('turn: stopped')
+      write('agent: was stopped')
     end
   end)
 end

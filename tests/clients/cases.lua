@@ -4,19 +4,18 @@ local demo = vim.env.CASE_CLIENT .. '/demo.lua'
 local real = vim.json.decode(vim.env.CASE_DAEMON)
 local WAIT_MS = 20000
 
-local told = {} -- what vim.notify showed
-local printed = {}
+local window = require('turnguard.window')
+local show, choose = window.notify, window.select -- those of the client
+
+local told = {} -- what the person was told
 local function capture()
-  vim.notify = function(message, level)
+  window.notify = function(message, level)
     table.insert(told, { message = message, level = level })
-  end
-  print = function(line)
-    table.insert(printed, line)
   end
 end
 
 local function until_(condition, what)
-  assert(vim.wait(WAIT_MS, condition, 5), 'waited for ' .. what .. ', told: ' .. vim.inspect(told) .. ', statusline: ' .. require('turnguard').statusline() .. ', printed: ' .. vim.inspect(printed))
+  assert(vim.wait(WAIT_MS, condition, 5), 'waited for ' .. what .. ', told: ' .. vim.inspect(told) .. ', statusline: ' .. require('turnguard').statusline())
 end
 
 local function equal(actual, expected)
@@ -53,16 +52,25 @@ end
 
 local cases = {}
 
-function cases.demo(turnguard)
-  local answers = { 'Continue once', 'Raise the cap' } -- and then none: the question is closed
-  vim.ui.select = function(choices, _, on_choice)
-    local label = table.remove(answers, 1)
+--- Answers questions with the choice of that label; without one it closes them.
+local function answering(label_of)
+  return function(choices, _, on_choice)
+    local label = label_of()
     on_choice(vim.tbl_filter(function(choice) return choice[1] == label end, choices)[1])
   end
-  turnguard.start({ cmd = real, patience_ms = WAIT_MS })
+end
+
+function cases.demo(turnguard)
+  local answers = { 'Continue once', 'Raise the cap' } -- and then none: the question is closed
+  local select = answering(function() return table.remove(answers, 1) end)
+  turnguard.start({ cmd = real, patience_ms = WAIT_MS, select = select })
   vim.cmd('luafile ' .. demo)
-  until_(function() return printed[#printed] == 'turn: stopped' end, 'the end of the turn')
-  equal(printed, { 'turn: 2 calls ran', 'turn: 2 calls ran', 'turn: 2 calls ran', 'turn: stopped' })
+  local function chat()
+    return vim.api.nvim_buf_get_lines(0, 0, -1, false)
+  end
+  until_(function() return chat()[#chat()] == 'agent: was stopped' end, 'the end of the turn')
+  local round = { 'agent: reads a.lua', 'agent: reads b.lua', 'agent: is halted' }
+  equal(chat(), vim.tbl_flatten({ 'you: find the bug', round, round, round, 'agent: was stopped' }))
   for index, count in ipairs({ 4, 6, 8 }) do
     has(told[index].message, ('Stopped after %d tool calls'):format(count))
     equal(told[index].level, vim.log.levels.ERROR)
@@ -121,8 +129,21 @@ end
 function cases.other_protocol(turnguard)
   turnguard.start({ cmd = broken('other-protocol') }, function() error('ready') end)
   until_(function() return #told == 1 end, 'a complaint')
-  has(told[1].message, 'speaks protocol 2, this file speaks 1')
+  has(told[1].message, 'speaks protocol 2, this plugin speaks 1')
   equal(turnguard.statusline(), 'turnguard off')
+end
+
+function cases.no_protocol(turnguard)
+  turnguard.start({ cmd = broken('no-protocol') }, function() error('ready') end)
+  until_(function() return #told == 1 end, 'a complaint')
+  has(told[1].message, 'is no daemon of turnguard')
+end
+
+function cases.a_program_that_is_missing_ends_no_daemon(turnguard)
+  started(turnguard, real)
+  turnguard.start({ cmd = { 'no-such-turnguard', 'serve' } })
+  has(told[1].message, 'no-such-turnguard was not found')
+  equal(record(turnguard).action, 'allow')
 end
 
 function cases.silent(turnguard)
@@ -153,9 +174,7 @@ end
 
 function cases.goes_on_without_a_daemon(turnguard)
   local label, goes_on
-  vim.ui.select = function(choices, _, on_choice)
-    on_choice(vim.tbl_filter(function(choice) return choice[1] == label end, choices)[1])
-  end
+  turnguard.start({ cmd = real, select = answering(function() return label end) })
   local function decide(answer)
     label, goes_on = answer, nil
     turnguard.ask('s', { turnId = 'no such turn' }, function(on) goes_on = on end)
@@ -190,12 +209,112 @@ function cases.no_trace(turnguard)
   started(turnguard, real)
   turnguard.record('s', { { type = 'toolCalls', calls = { { name = 'read_file', args = { path = 'CANARY' } } } } })
   pcall(turnguard.record, 's', { { type = 'toolCalls', calls = { { name = 5, args = { path = 'CANARY' } } } } })
-  local log = io.open(vim.lsp.get_log_path())
-  equal(log and log:read('*a'):find('CANARY', 1, true), nil)
+  for _, path in ipairs(vim.fn.globpath(vim.env.XDG_STATE_HOME, '**', false, true)) do
+    local file = vim.fn.isdirectory(path) == 0 and io.open(path)
+    equal(file and file:read('*a'):find('CANARY', 1, true), file and nil)
+  end
+end
+
+function cases.words_of_a_daemon_that_ends(turnguard)
+  turnguard.start({ cmd = vim.list_extend(vim.deepcopy(real), { '--set', 'no.such=1' }) })
+  until_(function() return #told == 1 end, 'a complaint')
+  has(told[1].message, 'ended with code 2')
+  has(told[1].message, 'no.such')
+end
+
+function cases.chatter(turnguard)
+  for count, way in ipairs({ 'chatters', 'mumbles' }) do
+    turnguard.start({ cmd = broken(way) }, function() error('ready') end)
+    until_(function() return #told == count end, 'a complaint')
+    has(told[count].message, 'ended with code 137')
+  end
+end
+
+function cases.never_starts(turnguard)
+  turnguard.start({ cmd = broken('deaf'), start_ms = 50 }, function() error('ready') end)
+  until_(function() return #told == 1 end, 'a complaint')
+  has(told[1].message, 'has not answered')
+  equal(turnguard.statusline(), 'turnguard off')
+  turnguard.start({ cmd = real, start_ms = WAIT_MS })
+  until_(function() return turnguard.statusline() == 'turnguard' end, 'the daemon')
+end
+
+--- The floats there are.
+local function floats()
+  return vim.tbl_filter(function(each)
+    return vim.api.nvim_win_get_config(each).relative ~= ''
+  end, vim.api.nvim_list_wins())
+end
+
+local function lines_of(each)
+  return vim.api.nvim_buf_get_lines(vim.api.nvim_win_get_buf(each), 0, -1, false)
+end
+
+local function press(keys)
+  vim.api.nvim_feedkeys(vim.api.nvim_replace_termcodes(keys, true, false, true), 'tx', false)
+end
+
+function cases.a_message_takes_no_key()
+  vim.o.columns = 60
+  local before = vim.api.nvim_get_current_win()
+  local text = ('a word and '):rep(30) .. ('x'):rep(99)
+  show('first', vim.log.levels.WARN)
+  show(text, vim.log.levels.ERROR)
+  until_(function() return #floats() == 1 and lines_of(floats()[1])[1] ~= 'first' end, 'a window')
+  equal(vim.api.nvim_get_current_win(), before)
+  local lines = lines_of(floats()[1])
+  equal(table.concat(lines, ' '):gsub('x x', 'xx'), text:gsub('  ', ' '))
+  for _, line in ipairs(lines) do
+    assert(#line <= 56, line)
+  end
+  -- It stays while nobody does anything, and can be read afterwards.
+  window.messages()
+  has(table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), '\n'), 'first')
+end
+
+--- Opens a question over a buffer with text; the answer is in what is returned.
+local function question(text)
+  local answer = { is_there = false }
+  local items = { { 'Stop' }, { 'Go on' } }
+  choose(items, { prompt = 'what now', message = text, format_item = function(item) return item[1] end }, function(item)
+    answer.is_there, answer.item = true, item and item[1]
+  end)
+  until_(function() return #floats() == 1 and vim.api.nvim_get_current_win() == floats()[1] end, 'a question')
+  return answer
+end
+
+function cases.a_question_is_answered_by_a_key()
+  local function answered(act, item)
+    local answer = question(('what was found '):rep(20))
+    has(table.concat(lines_of(0), ' '), 'what was found what was found')
+    act()
+    until_(function() return answer.is_there end, 'an answer')
+    equal(answer.item, item)
+    equal(#floats(), 0)
+  end
+  answered(function() press('<CR>') end, 'Stop')
+  answered(function() press('j<CR>') end, 'Go on')
+  answered(function() press('q') end, nil)
+  answered(function() press('<Esc>') end, nil)
+  answered(function() vim.cmd('quit') end, nil)
+  -- What is typed in passing is no answer.
+  local answer = question('text')
+  press('gg<CR>')
+  vim.cmd('silent! normal ione two')
+  vim.wait(20)
+  equal(answer.is_there, false)
+  equal(#floats(), 1)
+end
+
+function cases.a_question_hides_the_message_of_the_same()
+  show('text', vim.log.levels.ERROR)
+  question('text')
+  equal(#floats(), 1)
 end
 
 local ok, message = pcall(function()
   capture()
+  -- Only after that: it takes what is there when it is loaded.
   cases[vim.env.CASE](require('turnguard'))
 end)
 io.stdout:write(ok and 'passed\n' or tostring(message) .. '\n')

@@ -336,6 +336,52 @@ def test_what_install_writes_is_what_runs(home: Home) -> None:
     assert is_refused(json.loads(answers[1].stdout))
 
 
+def runs(home: Home, file: Path, path: Path) -> bool:
+    """Whether the command in a project's file of VS Code guards a turn, with that PATH and what `sh` needs."""
+    line = json.loads(file.read_bytes())["hooks"]["PreToolUse"][0]["command"]
+    ran = [
+        subprocess.run(
+            ["/bin/sh", "-c", f"{line} --set model.maxToolCallsPerTurn=1"],
+            env=home.environ | {"PATH": str(path)},
+            input=json.dumps(before(n)).encode(),
+            capture_output=True,
+            check=False,
+        )
+        for n in range(2)
+    ]
+    return ran[1].returncode == 0 and is_refused(json.loads(ran[1].stdout))
+
+
+def test_a_projects_file_runs_what_is_on_the_path_of_the_agent(home: Home) -> None:
+    path = home.root / "bin"
+    script = home.write(path / "turnguard", f'#!/bin/sh\nexec {sys.executable} -m turnguard "$@"\n')
+    file = home.project / ".github/hooks/turnguard.json"
+    said = install(home, "vscode", "--write", "--project", home.project, PATH=str(path)).stderr
+    assert "no turnguard is on this PATH" in said
+    assert "--absolute" in said
+    assert not runs(home, file, path)
+    script.chmod(0o755)
+    said = install(home, "vscode", "--project", home.project, PATH=str(path)).stderr
+    assert f"on this PATH it is {script}, another one than this" in said
+    assert runs(home, file, path)
+
+
+@pytest.mark.parametrize("agent", ["vscode", "claude"])
+def test_the_whole_path_in_a_projects_file_needs_no_path(home: Home, agent: str) -> None:
+    nothing = home.root / "bin"
+    args = (agent, "--write", "--project", home.project)
+    install(home, *args, PATH=str(nothing))
+    ran = install(home, *args, "--absolute", PATH=str(nothing))  # as the words say
+    assert (ran.returncode, ran.stderr) == (0, "")
+    if agent == "vscode":
+        assert runs(home, home.project / ".github/hooks/turnguard.json", nothing)
+    assert install(home, *args[:1], "--remove", *args[2:], PATH=str(nothing)).stderr == ""
+
+
+def test_ones_own_file_has_the_whole_path(home: Home) -> None:
+    assert install(home, "claude", "--write", PATH=str(home.root / "bin")).stderr == ""
+
+
 def test_install_goes_where_the_agent_looks(home: Home) -> None:
     install(home, "claude", "--write", CLAUDE_CONFIG_DIR=str(home.root / "elsewhere"))
     assert (home.root / "elsewhere/settings.json").exists()

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+from turnguard.harmless import harmless
+
 FINE = 0
 """The exit code of a hook, whatever happens: agents take 2 for a refusal."""
 
@@ -83,7 +85,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser that never exits because of what it does not understand."""
 
     def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
+        raise ValueError(harmless(message))
 
 
 def parser() -> argparse.ArgumentParser:

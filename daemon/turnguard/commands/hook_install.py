@@ -4,14 +4,15 @@ import argparse
 import json
 import os
 import re
-import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from turnguard.commands.terminal import FINE, REFUSED, console, harmless, line
+from turnguard.arguments import Parser
+from turnguard.commands import hook_program
+from turnguard.commands.terminal import FINE, REFUSED, console, line
+from turnguard.harmless import harmless
 from turnguard.headless.hooks.agents import BY_NAME
 from turnguard.headless.hooks.call import Agent
 from turnguard.headless.hooks.install import (
@@ -40,21 +41,40 @@ def main(argv: Sequence[str]) -> int:
     problems = read_assignments(given.set).problems
     if problems:
         understood.error("; ".join(describe(problem) for problem in problems))
-    command = _command(agent, given.set, is_for_all=given.project is not None)
+    by_name = given.project is not None and not given.absolute  # that file goes to others, whose turnguard is elsewhere
+    command = hook_program.command(agent.name, given.set, by_name=by_name)
     try:
-        if given.write or given.remove:
-            return _change(agent, file_of(agent, given.project), None if given.remove else command)
-        return _show(agent, given.project, command)
+        if given.remove:
+            return _change(agent, file_of(agent, given.project), None)
+        if given.write:
+            code = _change(agent, file_of(agent, given.project), command)
+            _doubt(by_name=by_name)
+            return code
+        _show(agent, given.project, command, by_name=by_name)
     except (InstallError, OSError) as error:
         console(sys.stderr).print(line(f"turnguard hook install: {_why(error)}"))
         return REFUSED
+    return FINE
 
 
-def _show(agent: Agent, project: Path | None, command: str) -> int:
+def _doubt(*, by_name: bool) -> None:
+    """Says why agents may not find the program, and what helps."""
+    why = hook_program.why_not_found() if by_name else None
+    if why is not None:
+        console(sys.stderr).print(
+            line(
+                f"Careful: these hooks run {hook_program.NAME} by its name, and {why}. An agent that does not find it "
+                "goes on unguarded. Install it where all programs find it (pipx install . or uv tool install . in the "
+                "clone), or use --absolute, for this computer alone."
+            )
+        )
+
+
+def _show(agent: Agent, project: Path | None, command: str, *, by_name: bool) -> None:
     sys.stdout.write(f"{json.dumps(configuration(agent.place, command), indent=2, ensure_ascii=False)}\n")
+    _doubt(by_name=by_name)
     file = Path("DIR", agent.place.file) if project is None and agent.place.is_for_projects_only else None
     console(sys.stderr).print(line(f"It belongs into {file or file_of(agent, project)}; --write puts it there."))
-    return FINE
 
 
 def _change(agent: Agent, file: Path, command: str | None) -> int:
@@ -168,15 +188,6 @@ def _write(file: Path, data: bytes, *, like: Path) -> None:
         new.unlink(missing_ok=True)
 
 
-def _command(agent: Agent, assignments: Sequence[str], *, is_for_all: bool) -> str:
-    """The command of the hooks. A project's file goes to others, whose turnguard is elsewhere."""
-    script = Path(sys.executable).with_name("turnguard.exe" if os.name == "nt" else "turnguard")
-    own = [str(script)] if script.exists() else [sys.executable, "-m", "turnguard"]
-    words = [*(["turnguard"] if is_for_all else own), "hook", agent.name]
-    words += [word for each in assignments for word in ("--set", each)]
-    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
-
-
 def _why(error: InstallError | OSError) -> str:
     if isinstance(error, OSError):
         return harmless(f"{error.filename}: {error.strerror}" if error.filename else str(error))
@@ -185,7 +196,7 @@ def _why(error: InstallError | OSError) -> str:
 
 def parser() -> argparse.ArgumentParser:
     """What the command understands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="turnguard hook install",
         description="Prints the configuration that makes an agent run turnguard as its hook, or puts it into its file.",
         epilog="Example: turnguard hook install claude --write. Exits with 1 when the file was not changed though it "
@@ -197,5 +208,8 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--write", action="store_true", help="put it into the file, beside what is there")
     what.add_argument("--remove", action="store_true", help="take it out of the file again")
     parser.add_argument("--project", type=Path, metavar="DIR", help="the file of a project instead of your own")
+    parser.add_argument(
+        "--absolute", action="store_true", help="the whole path of this turnguard in a project's file, too"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting for these hooks")
     return parser

@@ -1,8 +1,11 @@
 --- Guards the turns of an agent that lives in Neovim, 0.7 or newer.
 ---
---- Starts `turnguard serve` as an LSP client that is attached to no buffer, tells it each batch of tool calls before any
---- of them runs, and shows what it says: a halt and a warning by `vim.notify`, the count of calls in the statusline. It
---- never keeps an agent waiting for long: without an answer the calls run, and the person is told once.
+--- Starts `turnguard serve`, tells it each batch of tool calls before any of them runs, and shows what it says: a warning
+--- and a halt in a floating window, the count of calls in the statusline. It never keeps an agent waiting for long:
+--- without an answer the calls run, and the person is told once.
+
+local rpc = require('turnguard.rpc')
+local window = require('turnguard.window')
 
 local M = {}
 
@@ -15,10 +18,13 @@ local options = {
   settings = vim.empty_dict(),
   -- docs/protocol.md: if a verdict does not come within 250 ms, let the batch run and tell the person once.
   patience_ms = 250,
+  start_ms = 10000,
+  -- Called as `vim.notify` and `vim.ui.select` are, which wait for ENTER where nobody replaced them.
+  notify = window.notify,
+  select = window.select,
 }
-local client -- the client that has shaken hands
-local process -- the one that was started last: `id` of its client, `pid`
-local starts = 0 -- so that a daemon that was started anew meanwhile is not taken
+local process -- what was started last
+local client -- the same, when it has shaken hands
 local sessions = {} -- what each is opened with, also at the next daemon
 local opened = {} -- those that this daemon knows
 local latest -- the status that changed last
@@ -26,7 +32,7 @@ local silent = false -- an answer is late: do not wait for the next ones either
 local told = false -- the person knows that calls run without the guard
 
 local function say(message, level)
-  vim.notify('turnguard: ' .. message, vim.log.levels[level], { title = 'turnguard' })
+  options.notify('turnguard: ' .. message, vim.log.levels[level], { title = 'turnguard' })
 end
 
 local function unguarded(why)
@@ -36,26 +42,22 @@ local function unguarded(why)
   end
 end
 
--- The functions of a client are methods since 0.11.
-local function tell(whom, name, ...)
-  if vim.fn.has('nvim-0.11') == 1 then
-    return whom[name](whom, ...)
-  end
-  return whom[name](...)
+local function redraw()
+  vim.cmd('redrawstatus!')
 end
 
 --- Sends a request. Answers arrive in the order of the requests, so only those that matter have to be waited for.
 local function request(method, params, on_answer)
-  tell(client, 'request', method, params, function(err, result)
+  client.request(method, params, function(err, result)
     silent, told = false, false
     on_answer(err, result)
-  end, 0)
+  end)
 end
 
 --- The result; nil without an answer in time. Throws the daemon's error.
 local function ask(method, params)
   if not client then
-    unguarded('the daemon is not running, see :TurnguardRestart')
+    unguarded('the daemon is not running; :TurnguardRestart starts it')
     return nil
   end
   local answer
@@ -76,89 +78,98 @@ local function ask(method, params)
   return answer.result
 end
 
---- Whether what has started is a daemon for us.
-local function fits(result)
-  local ours = vim.tbl_get(result.capabilities, 'experimental', 'turnguard') or {}
-  if ours.protocolVersion ~= PROTOCOL_VERSION then
-    say(('%s speaks protocol %s, this file speaks %d: update the older of the two'):format(
-      options.cmd[1], ours.protocolVersion or 'of something else', PROTOCOL_VERSION), 'ERROR')
-    return false
+--- What speaks against a daemon that answered `initialize` so, or nil.
+local function misfit(err, result)
+  if err then
+    return err.message
   end
-  return true
+  local version = vim.tbl_get(result or {}, 'capabilities', 'experimental', 'turnguard', 'protocolVersion')
+  if not version then
+    return table.concat(options.cmd, ' ') .. ' is no daemon of turnguard'
+  elseif version ~= PROTOCOL_VERSION then
+    return ('%s speaks protocol %s, this plugin speaks %d: update the older of the two'):format(
+      options.cmd[1], version, PROTOCOL_VERSION)
+  end
 end
 
-local function children()
-  return vim.api.nvim_get_proc_children(vim.fn.getpid())
-end
-
---- What `start` has started. A client does not say which process it has, but that is the child that is new.
-local function started(start)
-  local before = children()
-  local id = start()
-  local new = vim.tbl_filter(function(pid) return not vim.tbl_contains(before, pid) end, children())
-  return id and { id = id, pid = new[1] }
+local function heard(method, params)
+  if method == 'turnguard/didChangeSession' then
+    latest = params
+    redraw()
+  elseif method == 'window/showMessage' then
+    say(params.message, 'WARN')
+  end
+  -- What `turnguard/didDetectLoop` says the verdict says too.
 end
 
 --- Starts the daemon, or starts it anew; its sessions begin anew too.
 --- `new_options`: `cmd`, the command line; `settings`, those of docs/settings.md that the person set, and no others;
---- `patience_ms`, how long `record` may keep the agent waiting.
+--- `patience_ms`, how long `record` may keep the agent waiting; `start_ms`, how long the daemon may take to start;
+--- `notify` and `select`, in place of our windows.
 --- `on_ready`: called when it answers.
 function M.start(new_options, on_ready)
   options = vim.tbl_extend('force', options, new_options or {})
-  if vim.fn.executable(options.cmd[1]) == 0 then
-    say(options.cmd[1] .. ' was not found. Install it with pip, or give its path as cmd.', 'ERROR')
+  local program = options.cmd[1]
+  if vim.fn.executable(program) == 0 then
+    say(program .. ' was not found. Give the path of the program in your clone of turnguard: '
+      .. "require('turnguard').start({ cmd = { '/path/to/turnguard/.venv/bin/turnguard', 'serve' } })", 'ERROR')
     return
   end
   M.stop()
-  local start = starts
-  local config = {
-    name = 'turnguard',
-    cmd = options.cmd,
-    init_options = { settings = options.settings },
-    on_init = function(starting, result)
-      if start ~= starts then
-        return tell(starting, 'stop')
-      elseif not fits(result) then
-        return tell(starting, 'stop', true)
-      end
-      client, opened, silent, told = starting, {}, false, false
-      vim.schedule(on_ready or function() end)
-    end,
-    on_exit = vim.schedule_wrap(function(code, signal, id)
-      if client and client.id == id and vim.v.exiting == vim.NIL then
-        client, latest = nil, nil
-        say(('the daemon ended with code %d, signal %d; :TurnguardRestart starts it again'):format(code, signal), 'WARN')
-      end
-    end),
-    handlers = {
-      ['turnguard/didChangeSession'] = function(_, status)
-        latest = status
-        vim.cmd('redrawstatus!')
-      end,
-      -- The verdict says the same.
-      ['turnguard/didDetectLoop'] = function() end,
-    },
-  }
-  if vim.fn.has('nvim-0.11') == 1 then
-    local detached = { attach = false, reuse_client = function() return false end }
-    process = started(function() return vim.lsp.start(config, detached) end)
-  else
-    process = started(function() return vim.lsp.start_client(config) end)
+  local starting
+  local function refuse(why)
+    process = nil
+    starting.kill()
+    say(why, 'ERROR')
   end
+  starting = rpc.start(options.cmd, function(method, params)
+    if starting == client then
+      heard(method, params)
+    end
+  end, function(code, words)
+    if starting == process and vim.v.exiting == vim.NIL then
+      process, client, latest = nil, nil, nil
+      redraw()
+      local said = words == '' and '' or ' Its last words: ' .. words
+      say(('the daemon ended with code %d. :TurnguardRestart starts it again.%s'):format(code, said), 'WARN')
+    end
+  end)
+  process = starting
+  starting.request('initialize', {
+    processId = vim.fn.getpid(),
+    rootUri = vim.NIL,
+    capabilities = vim.empty_dict(),
+    initializationOptions = { settings = options.settings },
+  }, function(err, result)
+    if starting ~= process then
+      return
+    end
+    local why = misfit(err, result)
+    if why then
+      return refuse(why)
+    end
+    starting.notify('initialized', vim.empty_dict())
+    client, opened, silent, told = starting, {}, false, false
+    redraw()
+    vim.schedule(on_ready or function() end)
+  end)
+  vim.defer_fn(function()
+    if starting == process and starting ~= client then
+      refuse(('%s has not answered for %d s, so it was ended'):format(table.concat(options.cmd, ' '), options.start_ms / 1000))
+    end
+  end, options.start_ms)
 end
 
 --- Ends the daemon, by force if it does not listen.
 function M.stop()
-  starts = starts + 1
   if process then
     local stopping = process
-    client, process, latest = nil, nil, nil
-    vim.lsp.stop_client(stopping.id)
-    vim.defer_fn(function()
-      if stopping.pid and vim.lsp.get_client_by_id(stopping.id) then
-        vim.loop.kill(stopping.pid, 'sigkill')
-      end
-    end, END_MS)
+    process, client, latest = nil, nil, nil
+    stopping.request('shutdown', nil, function() end)
+    stopping.notify('exit')
+    stopping.end_input()
+    vim.defer_fn(stopping.kill, END_MS)
+    redraw()
   end
 end
 
@@ -218,8 +229,9 @@ end
 --- person wants the turn goes on all the same: it is gone, and its halt with it, or it will say so again.
 function M.ask(session, verdict, on_decision)
   local choices = { { 'Stop' }, { 'Continue once', 'continueOnce' }, { 'Raise the cap', 'raiseCap' } }
-  vim.ui.select(choices, {
+  options.select(choices, {
     prompt = 'turnguard halted the turn',
+    message = verdict.userMessage,
     format_item = function(choice) return choice[1] end,
   }, function(choice)
     local action = choice and choice[2]
@@ -250,6 +262,11 @@ function M.statusline()
   return ('turnguard %d%s%s'):format(latest.totals.toolCalls, cap, state)
 end
 
-vim.api.nvim_create_user_command('TurnguardRestart', function() M.start() end, { desc = 'Start the turnguard daemon anew; its sessions begin anew too' })
+vim.api.nvim_create_user_command('TurnguardRestart', function() M.start() end, {
+  desc = 'Start the turnguard daemon anew; its sessions begin anew too',
+})
+vim.api.nvim_create_user_command('TurnguardMessages', window.messages, {
+  desc = 'Show what turnguard has said',
+})
 
 return M

@@ -1,0 +1,89 @@
+"""A person at a terminal of 80 by 24, which is one of tmux: what is on the screen, and keys."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+from types import TracebackType
+from typing import Self
+
+TMUX = shutil.which("tmux")
+WAIT_SECONDS = 40
+
+
+class Terminal:
+    """A program, and the screen that it draws on. To be used with `with`; the program is gone after that."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._folder = Path(mkdtemp(prefix="tg"))  # a short path, since it is one of a socket
+        self._environment = {**environment, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+        self._tmux("new-session", "-d", "-x", "80", "-y", "24", *command)
+        self._tmux("set-option", "-s", "escape-time", "0")
+        self._tmux("set-option", "-g", "remain-on-exit", "on")
+
+    def _tmux(self, *args: str) -> str:
+        tmux = [TMUX or "tmux", "-u", "-S", str(self._folder / "socket"), "-f", "/dev/null", *args]
+        ran = subprocess.run(tmux, env=self._environment, capture_output=True, text=True, check=True, timeout=30)
+        return ran.stdout
+
+    @property
+    def screen(self) -> str:
+        return self._tmux("capture-pane", "-p")
+
+    @property
+    def pid(self) -> int:
+        return int(self._tmux("list-panes", "-F", "#{pane_pid}"))
+
+    def types(self, text: str) -> None:
+        self._tmux("send-keys", "-l", text)
+
+    def presses(self, *keys: str) -> None:
+        """Keys by tmux's names: `Enter`, `Escape`, `C-g`, `j`."""
+        self._tmux("send-keys", *keys)
+
+    def until(self, condition: Callable[[str], object], what: str) -> str:
+        """The first screen for which that holds."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not condition(screen := self.screen):
+            assert time.monotonic() < deadline, f"waited for {what}; on the screen:\n{screen}"
+            time.sleep(0.05)
+        return screen
+
+    def sees(self, *parts: str) -> str:
+        """The first screen with all of these on it."""
+        return self.until(lambda screen: all(part in screen for part in parts), " and ".join(map(repr, parts)))
+
+    def gone(self, pid: int) -> None:
+        """Waits for the end of a process; one that nobody has waited for yet is over, too."""
+        self.until(lambda _: _state(pid) in ("", "Z"), f"the end of {pid}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tmux("kill-server")
+        shutil.rmtree(self._folder)
+
+
+def descendant(pid: int, part: str) -> int:
+    """The process below that one whose command line has that part; there has to be exactly one."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [(int(each), int(parent), args) for each, parent, args in map(_columns, listed.splitlines())]
+    below = {pid}
+    while grown := {each for each, parent, _ in rows if parent in below} - below:
+        below |= grown
+    (found,) = (each for each, _, args in rows if each in below - {pid} and part in args)
+    return found
+
+
+def _state(pid: int) -> str:
+    ps = ["ps", "-o", "stat=", "-p", str(pid)]
+    return subprocess.run(ps, capture_output=True, text=True, check=False).stdout.strip()[:1]
+
+
+def _columns(row: str) -> list[str]:
+    return row.split(None, 2)
