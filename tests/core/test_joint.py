@@ -183,10 +183,26 @@ def test_raising_a_projects_cap_leaves_the_persons_own() -> None:
     guard = joint(cap(5), cap(1))
     assert guard.record([TurnStarted(), distinct(2)]).action is Action.HALT
     guard.override("raiseCap", calls=1000)
-    assert guard.own.status().cap.value == 5
-    assert guard.status().cap.value == 1001
+    assert (guard.own.status().cap.value, guard.project.status().cap.value) == (5, 1001)
+    assert guard.status().cap.value == 5  # which is the one that is met
     assert guard.record([distinct(3, 50)]).action is Action.ALLOW
     assert guard.record([distinct(3, 60)]).action is Action.HALT
+
+
+@pytest.mark.parametrize(
+    ("own", "project", "shown"),
+    [
+        (None, 300, (300, True)),
+        (60, 50, (50, True)),
+        (0, 50, (50, True)),
+        (60, None, (60, True)),
+        (None, None, (100, False)),
+    ],
+)
+def test_the_cap_that_is_shown_is_the_one_met_first(own: int | None, project: int | None, shown: object) -> None:
+    guard = joint(None if own is None else cap(own), None if project is None else cap(project))
+    shown_cap = guard.status().cap
+    assert (shown_cap.value, shown_cap.explicit) == shown
 
 
 def test_raising_the_cap_ahead_raises_both() -> None:

@@ -15,7 +15,16 @@ from turnguard.core.guard import Needs
 from turnguard.core.session import STRICTNESS, EventError, SessionGuard, StaleTurnError
 from turnguard_protocol.events import Event, ToolCalls, TurnEnded, TurnStarted
 from turnguard_protocol.settings import SettingsInForce
-from turnguard_protocol.verdicts import Action, Finding, NextStep, OverrideAction, SessionStatus, TurnSummary, Verdict
+from turnguard_protocol.verdicts import (
+    Action,
+    Cap,
+    Finding,
+    NextStep,
+    OverrideAction,
+    SessionStatus,
+    TurnSummary,
+    Verdict,
+)
 
 
 class JointGuard:
@@ -111,10 +120,14 @@ class JointGuard:
         )
 
     def status(self) -> SessionStatus:
-        """How the session stands: as the guard that halted it, else as the one with the tighter settings."""
+        """How the session stands: as the guard that halted it, else as the one with the tighter settings.
+
+        The cap is the one that the turn meets first: a project's can be raised above the person's own.
+        """
         own, project = self.own.status(), self.project.status()
         status = own if own.state == "halted" != project.state else project
         status.turn_id = own.turn_id
+        status.cap = _first_met(own.cap, project.cap)
         return status
 
     def snapshot(self) -> dict[str, Any]:
@@ -126,6 +139,13 @@ class JointGuard:
         self.own.restore(state["own"])
         self.project.restore(state["project"])
         self._refused = state["refused"]
+
+
+def _first_met(own: Cap, project: Cap) -> Cap:
+    """The lower of two caps. An adaptive one is none that a turn meets at its value in any case."""
+    if own.value is None or not own.explicit:
+        return project
+    return own if project.value is None or own.value < project.value else project
 
 
 def stricter(own: Verdict, project: Verdict) -> Verdict:
