@@ -3,7 +3,7 @@ import { defineConfig, globalIgnores } from 'eslint/config';
 import ts from 'typescript-eslint';
 
 export default defineConfig(
-  globalIgnores(['dist/', 'node_modules/', 'src/guard/protocol.ts', 'src/guard/settingNames.ts', 'test/ui/']),
+  globalIgnores(['dist/', 'node_modules/', 'src/guard/protocol.ts', 'src/guard/settingNames.ts']),
   js.configs.recommended,
   {
     files: ['src/**/*.ts'],
@@ -37,6 +37,9 @@ export default defineConfig(
         Buffer: 'readonly',
         URLSearchParams: 'readonly',
         fetch: 'readonly',
+        document: 'readonly',
+        window: 'readonly',
+        MutationObserver: 'readonly',
       },
     },
   },

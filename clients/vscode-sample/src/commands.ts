@@ -1,7 +1,7 @@
 /** The commands, and the menu of the status bar that offers those that make sense now. */
 
 import * as vscode from 'vscode';
-import type { Controls } from './guard';
+import { isOfCap, type Controls } from './guard';
 import { installHook } from './hooks';
 import { ALREADY_DECIDED } from './notifications';
 import type { Sessions } from './sessions';
@@ -52,14 +52,12 @@ async function showMenu(controls: Controls, sessions: Sessions): Promise<void> {
   const halted = controls.halted().at(-1);
   const active = sessions.active()?.sessionId;
   const running = halted ?? (active !== undefined && controls.isRunning(active) ? active : undefined);
+  const halt = halted === undefined ? undefined : controls.haltOf(halted);
+  const canRaise = running !== undefined && (halt === undefined || isOfCap(halt.verdict));
   const items = [
-    ...(halted === undefined ? [] : [{ label: '$(debug-continue) Continue Once', command: 'turnguard.continueOnce' }]),
-    ...(running === undefined
-      ? []
-      : [
-          { label: '$(arrow-up) Raise Cap', command: 'turnguard.raiseCap' },
-          { label: '$(debug-stop) Stop', command: 'turnguard.stop' },
-        ]),
+    ...(halt === undefined ? [] : [{ label: '$(debug-continue) Continue Once', command: 'turnguard.continueOnce' }]),
+    ...(canRaise ? [{ label: '$(arrow-up) Raise Cap', command: 'turnguard.raiseCap' }] : []),
+    ...(running === undefined ? [] : [{ label: '$(debug-stop) Stop', command: 'turnguard.stop' }]),
     { label: '$(list-tree) Show Sessions', command: 'turnguard.sessions.focus' },
     { label: '$(play) Run a Demo Turn', command: 'turnguard.runDemo' },
     { label: '$(debug-restart) Restart Server', command: 'turnguard.restart' },

@@ -1,9 +1,18 @@
 /** The daemon in VS Code: found, started, configured, started again when another one is to be used. */
 
 import * as vscode from 'vscode';
-import { Guard, locate, type GuardState, type Notifications, type SessionStatus } from './guard';
+import {
+  CONDITIONS,
+  Guard,
+  locate,
+  NotLocated,
+  type GuardState,
+  type Notifications,
+  type SessionStatus,
+} from './guard';
 import { onInterpreterChange, selectedInterpreter } from './python';
 import { pathSetting, settingsFor } from './settings';
+import { aboutNotLocated, aboutUnusable } from './trouble';
 
 /** What the rest of the extension is told. */
 export interface DaemonListener {
@@ -32,9 +41,10 @@ export class Daemon implements vscode.Disposable {
         return [this.program, 'serve'];
       },
       settings: () => settingsFor().person,
+      unusable: aboutUnusable,
       log: (line) => log.info(line),
       state: (state) => {
-        log.info(`state: ${state.kind}${'why' in state ? `, ${state.why}` : ''}`);
+        if ('why' in state) log.info(`${CONDITIONS[state.kind].word}: ${state.why}`);
         listener.state(state);
       },
       unguarded: (why) => {
@@ -71,16 +81,19 @@ export class Daemon implements vscode.Disposable {
   }
 }
 
+/** Rejects with words for the person. */
 export async function findProgram(): Promise<string> {
   const isTrusted = vscode.workspace.isTrusted;
-  const setting = pathSetting();
+  const named = pathSetting();
   return locate({
-    setting,
+    named,
     isTrusted,
     folders: (vscode.workspace.workspaceFolders ?? [])
       .filter(({ uri }) => uri.scheme === 'file')
       .map(({ uri }) => uri.fsPath),
-    interpreter: isTrusted && setting === '' ? await selectedInterpreter() : undefined,
+    interpreter: isTrusted && named === '' ? await selectedInterpreter() : undefined,
     pathVariable: process.env.PATH ?? '',
+  }).catch((error: unknown) => {
+    throw error instanceof NotLocated ? new Error(aboutNotLocated(error)) : error;
   });
 }

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Turns, WindowAgent } from './turns';
 
 const CAP = 5;
-const STEPS = 12;
+const STEPS = 20;
 const STEP_MS = 700;
 
 export async function runDemo(turns: Turns): Promise<void> {

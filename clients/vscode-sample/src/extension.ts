@@ -4,14 +4,16 @@ import * as vscode from 'vscode';
 import { registerCommands } from './commands';
 import { Daemon } from './daemon';
 import { runDemo } from './demo';
-import { Controls } from './guard';
-import { GuardTrouble } from './notifications';
+import { conditionOf, Controls, type GuardState } from './guard';
+import { writeHooks } from './hooks';
 import { ModelAgent, registerParticipant } from './participant';
 import { Sessions } from './sessions';
 import { SessionsTree } from './sessionsTree';
 import { StatusBar } from './statusBar';
 import { registerStatusTool } from './statusTool';
+import { Trouble } from './trouble';
 import { Turns } from './turns';
+import { Walkthrough } from './walkthrough';
 
 let daemon: Daemon | undefined;
 
@@ -22,6 +24,7 @@ export interface Api {
   controls: Controls;
   turns: Turns;
   ModelAgent: typeof ModelAgent;
+  writeHooks: typeof writeHooks;
 }
 
 export function activate(context: vscode.ExtensionContext): Api {
@@ -29,42 +32,54 @@ export function activate(context: vscode.ExtensionContext): Api {
   const controls = new Controls();
   const sessions = new Sessions(controls);
   const status = new StatusBar(sessions);
-  const trouble = new GuardTrouble();
+  const trouble = new Trouble();
+  const walkthrough = new Walkthrough();
+  let guardState: GuardState = { kind: 'stopped' };
+  let unguarded: string | undefined;
+  const show = () => status.update(guardState, unguarded);
+  const showCondition = () => {
+    show();
+    // For the welcome view.
+    const condition = conditionOf(guardState, unguarded);
+    void vscode.commands.executeCommand('setContext', 'turnguard.condition', condition);
+  };
   const running = new Daemon(log, {
     state: (state) => {
-      if (state.kind !== 'ready') sessions.forget();
-      void vscode.commands.executeCommand('setContext', 'turnguard.state', state.kind);
+      guardState = state;
+      unguarded = undefined;
       trouble.state(state);
-      status.unguarded = undefined;
-      status.update(state);
+      walkthrough.state(state);
+      if (state.kind !== 'ready') sessions.forget();
+      showCondition();
     },
     session: (session) => sessions.update(session),
     loop: (loop) => sessions.found(loop),
     message: (text) => void vscode.window.showWarningMessage(text),
     unguarded: (why) => {
       trouble.unguarded(why);
-      status.unguarded = why;
-      sessions.refresh();
+      unguarded = why;
+      showCondition();
     },
     guardedAgain: () => {
       log.info('the guard answers again');
-      status.unguarded = undefined;
-      sessions.refresh();
+      unguarded = undefined;
+      showCondition();
     },
   });
   daemon = running;
-  sessions.onDidChange(() => status.update(running.guard.state));
-  const turns = new Turns(running.guard, sessions, controls);
+  sessions.onDidChange(show);
+  const turns = new Turns(running.guard, sessions, controls, log);
   context.subscriptions.push(
     log,
     status,
+    walkthrough,
     running,
     new SessionsTree(sessions, controls),
     registerCommands({ log, sessions, controls, restart: () => running.restart(), runDemo: () => runDemo(turns) }),
     registerParticipant(turns),
     registerStatusTool(sessions),
   );
-  return { daemon: running, sessions, controls, turns, ModelAgent };
+  return { daemon: running, sessions, controls, turns, ModelAgent, writeHooks };
 }
 
 export async function deactivate(): Promise<void> {

@@ -2,7 +2,15 @@
 
 import { randomUUID } from 'node:crypto';
 import * as vscode from 'vscode';
-import { ToolError, type Answer, type Halt, type ModelRequest, type ModelResponse, type ToolCall } from './guard';
+import {
+  isOfCap,
+  ToolError,
+  type Answer,
+  type Halt,
+  type ModelRequest,
+  type ModelResponse,
+  type ToolCall,
+} from './guard';
 import type { Turns, WindowAgent } from './turns';
 
 export function registerParticipant(turns: Turns): vscode.ChatParticipant {
@@ -55,7 +63,7 @@ function showHalt(stream: vscode.ChatResponseStream, sessionId: string, halt: Ha
   stream.markdown(`\n\n${message}\n`);
   const about = { sessionId, haltId: halt.id };
   stream.button({ command: 'turnguard.continueOnce', title: 'Continue Once', arguments: [about] });
-  stream.button({ command: 'turnguard.raiseCap', title: 'Raise Cap', arguments: [about] });
+  if (isOfCap(halt.verdict)) stream.button({ command: 'turnguard.raiseCap', title: 'Raise Cap', arguments: [about] });
   stream.button({ command: 'turnguard.stop', title: 'Stop', arguments: [about] });
 }
 

@@ -73,21 +73,27 @@ export class Sessions {
     this.changed.fire();
   }
 
-  refresh(): void {
-    this.changed.fire();
-  }
-
   status(id: string): SessionStatus | undefined {
     return this.statuses.get(id);
   }
 
   phase(status: SessionStatus): Phase {
-    return phaseOf(status, this.controls.isHalted(status.sessionId));
+    return phaseOf(status, this.controls.isHalted(status.sessionId), this.finding(status));
   }
 
   /** The newest first. */
   list(): SessionStatus[] {
     return [...this.statuses.values()].reverse();
+  }
+
+  /** Those that wait for an answer. */
+  halted(): string[] {
+    return this.controls.halted();
+  }
+
+  /** The one that waits for an answer, else the one that something happened in last. */
+  urgent(): SessionStatus | undefined {
+    return this.statuses.get(this.halted().at(-1) ?? this.latest);
   }
 
   /** The one that something happened in last. */

@@ -1,4 +1,4 @@
-/** The status bar item: how the guard is, and how far the turn is that something happened in last. */
+/** The status bar item: how the guard is, and how far the turn is that waits for an answer, or that something happened in last. */
 
 import * as vscode from 'vscode';
 import { statusBar, type GuardState, type Severity } from './guard';
@@ -12,8 +12,6 @@ const BACKGROUNDS: Record<Severity, vscode.ThemeColor | undefined> = {
 
 export class StatusBar implements vscode.Disposable {
   private readonly item = vscode.window.createStatusBarItem('turnguard.status', vscode.StatusBarAlignment.Left, 100);
-  /** Why calls run without the guard, if they do. */
-  unguarded: string | undefined;
 
   constructor(private readonly sessions: Sessions) {
     this.item.name = 'turnguard';
@@ -21,14 +19,11 @@ export class StatusBar implements vscode.Disposable {
     this.item.show();
   }
 
-  update(state: GuardState): void {
-    const session = this.sessions.active();
-    const shown = session && {
-      status: session,
-      phase: this.sessions.phase(session),
-      finding: this.sessions.finding(session),
-    };
-    const { text, spoken, severity } = statusBar(state, this.unguarded, shown);
+  /** `unguarded`: why calls run without the guard, if they do. */
+  update(state: GuardState, unguarded: string | undefined): void {
+    const session = this.sessions.urgent();
+    const shown = session && { status: session, phase: this.sessions.phase(session) };
+    const { text, spoken, severity } = statusBar(state, unguarded, shown, this.sessions.halted().length);
     this.item.text = text;
     this.item.tooltip = `${spoken}\nClick for what can be done.`;
     this.item.accessibilityInformation = { label: spoken, role: 'button' };

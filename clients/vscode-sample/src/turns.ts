@@ -31,6 +31,7 @@ export class Turns {
     private readonly guard: Guard,
     private readonly sessions: Sessions,
     private readonly controls: Controls,
+    private readonly log: vscode.LogOutputChannel,
   ) {}
 
   /** The session of that id; one conversation with an agent is one session. */
@@ -54,9 +55,10 @@ export class Turns {
     const guarded: Agent = {
       ask: (request) => agent.ask(request),
       invoke: (call, signal) => agent.invoke(call, signal),
-      tell: (message) => {
-        tellWarning(message);
-        agent.tell?.(message);
+      tell: (message, verdict) => {
+        this.log.info(`${session.id}: ${message}`);
+        tellWarning(session.id, message, verdict);
+        agent.tell?.(message, verdict);
       },
       decide: (verdict) => this.decide(session, agent, verdict),
     };
@@ -72,12 +74,13 @@ export class Turns {
 
   private decide(session: Session, agent: WindowAgent, verdict: Verdict): Promise<Decision> {
     const message = verdict.userMessage ?? 'The turn was stopped.';
+    this.log.info(`${session.id}: ${message}`);
     if (notificationLevel() === 'off') {
       agent.tell?.(message);
       return Promise.resolve({ action: 'stop' });
     }
     const halt = this.controls.halt(session, verdict);
-    askAboutHalt(session.id, halt, message);
+    askAboutHalt(session.id, halt);
     agent.halted?.(halt, message);
     return halt.decided;
   }

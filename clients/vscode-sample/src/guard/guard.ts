@@ -7,8 +7,8 @@
  */
 
 import { setTimeout as pause } from 'node:timers/promises';
-import { Connection, Ended, Unusable, type Listener } from './connection';
-import type { Methods, Settings } from './protocol';
+import { Connection, Ended, Unusable, type Listener } from './connection.js';
+import type { Methods, Settings } from './protocol.js';
 
 /** docs/protocol.md: if a verdict does not come within 250 ms, let the batch run and tell the person once. */
 export const PATIENCE_MS = 250;
@@ -38,9 +38,13 @@ export interface GuardOptions extends Listener {
   command(): Promise<readonly string[]>;
   settings(): Settings;
   state?(state: GuardState): void;
+  /** What to say of a program that is no use, and what to do about it; else its own words are taken. */
+  unusable?(error: Unusable): string;
   /** Calls run without the guard, and why. Said once. */
   unguarded?(why: string): void;
   guardedAgain?(): void;
+  /** How long a verdict is waited for. */
+  patienceMs?: number;
   firstPauseMs?: number;
   hangsAfterMs?: number;
   startMs?: number;
@@ -119,7 +123,7 @@ export class Guard {
       return undefined;
     }
     const answer = this.answerOf(connection, method, params);
-    const result = await within(answer, this.late === 0 ? PATIENCE_MS : 0);
+    const result = await within(answer, this.late === 0 ? (this.options.patienceMs ?? PATIENCE_MS) : 0);
     if (result === NONE) {
       this.late += 1;
       void answer.catch(() => undefined).then(() => (this.late -= 1));
@@ -169,6 +173,7 @@ export class Guard {
         reason = await this.runOnce(signal);
       } catch (error) {
         reason = error instanceof Error ? error.message : String(error);
+        if (error instanceof Unusable) reason = this.options.unusable?.(error) ?? reason;
         if (!signal.aborted && (error instanceof Unusable || error instanceof NotFound)) {
           this.become({ kind: 'failed', why: reason });
           return;

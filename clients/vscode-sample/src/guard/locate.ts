@@ -8,8 +8,8 @@ import { delimiter, dirname, isAbsolute, join, parse, relative, resolve, sep } f
 const MAX_LINKS = 40;
 
 export interface Places {
-  /** `turnguard.path`, or empty. */
-  setting: string;
+  /** What the person named, or empty. */
+  named: string;
   /** The folders of the workspace, the first one first. */
   folders: readonly string[];
   /** Whether a program that the workspace names or contains may be started. */
@@ -19,19 +19,34 @@ export interface Places {
   pathVariable: string;
 }
 
-/** Gives the program. Rejects with words that say where it was looked for and what to do. */
+/** Why there is no program: the one that was named is in a workspace that is not trusted, or is none; or none was found. */
+export class NotLocated extends Error {
+  constructor(
+    readonly why: 'untrusted' | 'noProgram' | 'nowhere',
+    /** What was named. */
+    readonly program = '',
+  ) {
+    super(WHY[why](program));
+  }
+}
+
+const WHY: Record<NotLocated['why'], (program: string) => string> = {
+  untrusted: (program) => `${program} is in a workspace that is not trusted`,
+  noProgram: (program) => `${program} is not a program`,
+  nowhere: () => 'turnguard is neither beside the Python interpreter nor on PATH',
+};
+
+/** Gives the program. Rejects with `NotLocated`. */
 export async function locate(places: Places): Promise<string> {
-  if (places.setting !== '') {
-    const program = expanded(places.setting, places.folders[0]);
-    if (!(await mayStart(program, places))) throw new Error(`${program} is in the workspace, which is not trusted.`);
+  if (places.named !== '') {
+    const program = expanded(places.named, places.folders[0]);
+    if (!(await mayStart(program, places))) throw new NotLocated('untrusted', program);
     if (await isProgram(program)) return program;
-    throw new Error(`turnguard.path names ${program}, which is not a program. Correct it, or empty it to search.`);
+    throw new NotLocated('noProgram', program);
   }
   for (const program of candidates(places))
     if ((await isProgram(program)) && (await mayStart(program, places))) return program;
-  throw new Error(
-    'turnguard was found neither beside the Python interpreter nor on PATH. Install it (pip install turnguard), or set turnguard.path.',
-  );
+  throw new NotLocated('nowhere');
 }
 
 function candidates(places: Places): string[] {
@@ -84,8 +99,8 @@ function real(path: string): Promise<string> {
   return realpath(path).catch(() => path);
 }
 
-function expanded(setting: string, folder: string | undefined): string {
-  const program = setting.replace(/^~(?=[/\\])/, homedir()).replaceAll('${workspaceFolder}', folder ?? '');
+function expanded(named: string, folder: string | undefined): string {
+  const program = named.replace(/^~(?=[/\\])/, homedir()).replaceAll('${workspaceFolder}', folder ?? '');
   return isAbsolute(program) ? program : join(folder ?? homedir(), program);
 }
 

@@ -5,8 +5,8 @@
  * the guard's message for the model. Results are told before the model is asked again.
  */
 
-import type { Event, Result, Verdict } from './protocol';
-import type { Session } from './session';
+import type { Event, Result, Verdict } from './protocol.js';
+import type { Session } from './session.js';
 
 export interface ToolCall {
   id: string;
@@ -58,8 +58,8 @@ export interface Agent {
   invoke(call: ToolCall, signal: AbortSignal): Promise<unknown>;
   /** The turn is halted: what now? */
   decide(verdict: Verdict, signal: AbortSignal): Promise<Decision>;
-  /** Something for the person, each thing once. */
-  tell?(message: string): void;
+  /** Something for the person, each thing once; `verdict` where it is what the guard says of a turn that goes on. */
+  tell?(message: string, verdict?: Verdict): void;
 }
 
 export type Outcome = 'completed' | 'stopped' | 'cancelled';
@@ -129,7 +129,7 @@ class Turn {
   /** News go to the person, and to the model with its next request, unless it reads them in the answer of a call. */
   private passOn(verdict: Verdict, asked: number): void {
     if (verdict.findings[0]?.fresh === false) return;
-    if (verdict.userMessage !== undefined) this.agent.tell?.(verdict.userMessage);
+    if (verdict.userMessage !== undefined) this.agent.tell?.(verdict.userMessage, verdict);
     const isAnswered = verdict.admitted.length < asked;
     if (verdict.modelMessage !== undefined && !isAnswered) this.notes.push(verdict.modelMessage);
   }
@@ -172,5 +172,6 @@ function toolCalls(calls: readonly ToolCall[]): Event {
 }
 
 function resultOf({ call, kind, output, errorType }: Answer): Result {
-  return kind === 'ran' ? { id: call.id, output, ok: true } : { id: call.id, error: output, errorType, ok: false };
+  if (kind === 'ran') return { id: call.id, output, ok: true };
+  return { id: call.id, error: output, errorType: errorType ?? null, ok: false };
 }

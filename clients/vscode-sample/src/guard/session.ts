@@ -1,9 +1,9 @@
 /** One conversation with an agent, for as long as the person has it: a daemon that was restarted is told of it again. */
 
-import type { Connection } from './connection';
-import type { Guard } from './guard';
-import type { Event, NextStep, OpenSession, Override, Verdict } from './protocol';
-import { Trail } from './trail';
+import type { Connection } from './connection.js';
+import type { Guard } from './guard.js';
+import type { Event, NextStep, OpenSession, Override, Verdict } from './protocol.js';
+import { Trail } from './trail.js';
 
 const SESSION_NOT_FOUND = -32004;
 
@@ -41,7 +41,7 @@ export class Session {
     if (this.open()) this.trail.add(events.flatMap(callsOf));
     // A daemon that begins anew in the middle of a turn should call it by its name.
     const told: Event[] =
-      this.isLost && started === undefined ? [{ type: 'turnStarted', turnId: this.turnId }, ...events] : events;
+      this.isLost && started === undefined ? [{ type: 'turnStarted', turnId: this.turnId ?? null }, ...events] : events;
     this.isLost = false;
     return this.orNothing(() => this.guard.ask('turnguard/record', { sessionId: this.id, events: told }));
   }
@@ -55,7 +55,7 @@ export class Session {
 
   /** Gets past a halt of the turn at hand. Where that fails the daemon is gone, and so is its halt. */
   async override(action: Override['action'], calls?: number): Promise<void> {
-    const params = { sessionId: this.id, turnId: this.turnId, action, calls };
+    const params = { sessionId: this.id, turnId: this.turnId ?? null, action, calls: calls ?? null };
     const status = await this.guard.ask('turnguard/override', params).catch(() => undefined);
     if (status !== undefined) this.guard.options.session?.(status);
   }

@@ -5,8 +5,8 @@
  * the person's will: a cap that is off, detectors that are on.
  */
 
-import type { Settings } from './protocol';
-import { SETTING_NAMES } from './settingNames';
+import type { Settings } from './protocol.js';
+import { SETTING_NAMES } from './settingNames.js';
 
 /** A part of what VS Code's `inspect()` gives. */
 export interface Inspected {
@@ -28,6 +28,11 @@ export function settingsSet(inspect: (property: string) => Inspected | undefined
     put(workspace, name, found?.workspaceFolderValue ?? found?.workspaceValue);
   }
   return { person, workspace };
+}
+
+/** What VS Code calls a setting of the daemon. */
+export function propertyOf(name: string): string | undefined {
+  return Object.keys(SETTING_NAMES).find((property) => SETTING_NAMES[property] === name);
 }
 
 function put(settings: object, name: string, value: unknown): void {

@@ -1,4 +1,5 @@
 const vscode = require('vscode');
+const { registerCrowd } = require('./crowd');
 
 /** A model that never tires: as long as it is offered a tool it calls it, twice at a time, once always the same. */
 const looping = {
@@ -28,8 +29,12 @@ const looping = {
 
 let looks = 0;
 
-exports.activate = (context) => {
+/** On a busy machine a verdict can take longer than an agent should wait for it; tests are to see what it says. */
+const PATIENCE_MS = 5_000;
+
+exports.activate = async (context) => {
   context.subscriptions.push(
+    registerCrowd(),
     vscode.lm.registerLanguageModelChatProvider('turnguard-fake', looping),
     vscode.lm.registerTool('fake_look', {
       invoke: () => {
@@ -38,6 +43,8 @@ exports.activate = (context) => {
       },
     }),
   );
+  const { daemon } = await vscode.extensions.getExtension('turnguard.turnguard-sample').activate();
+  daemon.guard.options.patienceMs = PATIENCE_MS;
   /** How often the tool ran. */
   return { looks: () => looks };
 };

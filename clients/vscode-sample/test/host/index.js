@@ -2,6 +2,7 @@
 // (a VS Code in a browser takes one `extensionDevelopmentPath` only: install our .vsix, and develop the fake model), a
 // turnguard that is found, and an open folder that may be written to.
 const assert = require('node:assert/strict');
+const { mkdir, readFile, writeFile } = require('node:fs/promises');
 const { join } = require('node:path');
 const vscode = require('vscode');
 
@@ -161,7 +162,11 @@ test('@guarded, in the chat: halted at the cap, decided there, and one session f
 test('closing the notification means stop', async () => {
   const { outcome } = await startLooping('closed', 2);
   await halted('closed');
-  await vscode.commands.executeCommand('notifications.clearAll');
+  // Again, should it not have come up yet.
+  await until(async () => {
+    await vscode.commands.executeCommand('notifications.clearAll');
+    return !running('closed');
+  }, 'its end');
   assert.equal(await outcome, 'stopped');
 });
 
@@ -202,7 +207,10 @@ test('a daemon that is killed in the middle of a turn comes back, and guards it'
 });
 
 test('a daemon that does not answer does not hold up a turn', async () => {
-  const { pid } = api.daemon.guard.connection;
+  const { options, connection } = api.daemon.guard;
+  const { pid } = connection;
+  const { patienceMs } = options;
+  options.patienceMs = undefined; // That of everyday use.
   process.kill(pid, 'SIGSTOP');
   try {
     const before = looks();
@@ -213,6 +221,7 @@ test('a daemon that does not answer does not hold up a turn', async () => {
     await until(() => api.sessions.status('silence')?.turnId === session.turnId, 'the tree shows the turn');
     await run('stop', { sessionId: 'silence' });
   } finally {
+    options.patienceMs = patienceMs;
     process.kill(pid, 'SIGCONT');
   }
 });
@@ -231,6 +240,37 @@ test('a daemon of another version is refused; with the setting gone the guard is
     assert.match(failed.why, /protocol 2/);
   });
   await ready();
+});
+
+test('hooks of VS Code are shown, and written only when that is confirmed, beside what is there', async () => {
+  const [folder] = vscode.workspace.workspaceFolders;
+  const file = join(folder.uri.fsPath, '.github/hooks/turnguard.json');
+  const content = () => readFile(file, 'utf8').catch(() => undefined);
+  const asked = [];
+  const answer = (isWanted) => (question, detail) => {
+    asked.push({ question, detail, shown: vscode.window.activeTextEditor?.document.getText() });
+    return Promise.resolve(isWanted);
+  };
+
+  assert.equal(await api.writeHooks(folder, answer(false)), undefined);
+  assert.equal(await content(), undefined, 'nothing is written unasked');
+  assert.match(asked[0].detail, / \.github\/hooks\/turnguard\.json\. What is in that file already stays\.$/);
+  const { hooks: shown } = JSON.parse(asked[0].shown);
+  assert.match(shown.PreToolUse[0].command, /turnguard hook vscode$/);
+
+  const own = { type: 'command', command: 'own-check' };
+  await mkdir(join(file, '..'), { recursive: true });
+  await writeFile(file, JSON.stringify({ version: 7, hooks: { PreToolUse: [own], SessionStart: [own] } }));
+  assert.match(await api.writeHooks(folder, answer(true)), /turnguard\.json/);
+  const { version, hooks } = JSON.parse(await content());
+  assert.equal(version, 7);
+  assert.deepEqual(hooks.SessionStart, [own]);
+  assert.deepEqual(hooks.PreToolUse, [own, ...shown.PreToolUse]);
+
+  await writeFile(file, '{ "hooks": ');
+  await assert.rejects(api.writeHooks(folder, answer(true)), /turnguard\.json is not plain JSON, so it is not changed/);
+  assert.equal(await content(), '{ "hooks": ', 'what turnguard cannot read it does not change');
+  assert.equal(asked.length, 3);
 });
 
 exports.run = async () => {

@@ -8,25 +8,38 @@ import { Editor } from '../../scripts/editor/editor.mjs';
 const SCREENSHOTS = process.env.SCREENSHOTS ?? join(tmpdir(), 'turnguard-screenshots');
 const FAILURES = join(tmpdir(), 'turnguard-failed-steps');
 
+const STATUS = '[id="turnguard.turnguard-sample.turnguard.status"]';
+const SEVERITIES = { error: '.error-kind', warning: '.warning-kind', none: ':not(.error-kind, .warning-kind)' };
+
+/** In the page: keeps all that the status bar says. */
+function recordStatus(status) {
+  window.turnguardSaid = [];
+  new MutationObserver(() => {
+    const text = document.querySelector(status)?.textContent;
+    if (text !== undefined && text !== window.turnguardSaid.at(-1)) window.turnguardSaid.push(text);
+  }).observe(document, { subtree: true, childList: true, characterData: true });
+}
+
 export class Workbench {
   hasFailed = false;
 
   /** An editor of its own with the extension, and a page that shows its folder; ended with the test. */
-  static async open(test, { trust, prepare } = {}) {
-    const editor = await Editor.start({ trust });
+  static async open(test, { prepare, ...options } = {}) {
+    const editor = await Editor.start(options);
     test.after(() => editor.close());
     await prepare?.(editor);
     const workbench = new Workbench();
     workbench.editor = editor;
     const { page, go } = await editor.open();
     workbench.page = page;
+    await page.addInitScript(recordStatus, STATUS);
     await go();
     await workbench.status.waitFor();
     return workbench;
   }
 
   get status() {
-    return this.page.locator('[id="turnguard.turnguard-sample.turnguard.status"]').first();
+    return this.page.locator(STATUS).first();
   }
 
   get rows() {
@@ -41,28 +54,40 @@ export class Workbench {
     return this.toasts.filter({ hasText: text });
   }
 
-  /** Waits until the status bar says so. */
-  says(text) {
-    return this.status.filter({ hasText: text }).waitFor();
+  /** Waits until the status bar says so, in the colour of that severity: `error`, `warning` or `none`. For what lasts. */
+  async says(text, severity) {
+    await this.page
+      .locator(`${STATUS}${SEVERITIES[severity] ?? ''}`)
+      .filter({ hasText: text })
+      .first()
+      .waitFor();
   }
 
-  /** What the status bar's colour tells: `error`, `warning` or ``. */
-  async severity() {
-    const classes = (await this.status.getAttribute('class')).split(' ');
-    return ['error', 'warning'].find((kind) => classes.includes(`${kind}-kind`)) ?? '';
+  /**
+   * Waits until the status bar has said so, since what this was asked for last. For what may be over before a busy
+   * machine comes to look.
+   */
+  async hasSaid(text) {
+    const isSaid = (text) => {
+      const at = window.turnguardSaid.findIndex((said) => said.includes(text));
+      if (at >= 0) window.turnguardSaid.splice(0, at + 1);
+      return at >= 0;
+    };
+    await this.page.waitForFunction(isSaid, text, { polling: 100 });
   }
 
   async openSessions() {
     await this.page.locator('.activitybar a[aria-label^="Turnguard"]').first().click();
+    await this.page.mouse.move(640, 400); // Else what stands under the pointer covers the tree.
   }
 
   /** A command, by its title in the palette. */
   async run(title) {
     await this.page.keyboard.press('F1');
     const input = this.page.locator('.quick-input-widget input').first();
-    await input.waitFor();
     await input.fill(`>${title}`);
-    await this.page.locator('.quick-input-list .monaco-list-row', { hasText: title }).first().waitFor();
+    // Enter takes the row that has the focus, which is not ours before the list is filtered.
+    await this.page.locator('.quick-input-list .monaco-list-row.focused', { hasText: title }).waitFor();
     await this.page.keyboard.press('Enter');
   }
 

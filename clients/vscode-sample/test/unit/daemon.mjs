@@ -28,6 +28,9 @@ export async function guardOf(t, options = {}) {
     session: (status) => told.sessions.push(status),
     message: (text) => told.messages.push(text),
     loop: (loop) => told.loops.push(loop),
+    // How a busy machine is waited for is no matter of the tests that are about something else.
+    patienceMs: 20_000,
+    hangsAfterMs: 60_000,
     ...options,
   });
   t.after(() => guard.stop());

@@ -3,7 +3,7 @@ import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { homedir, tmpdir } from 'node:os';
 import { delimiter, join, relative } from 'node:path';
 import { test } from 'node:test';
-import { locate } from '../../dist/guard.js';
+import { locate, NotLocated } from '../../dist/guard.js';
 
 async function placesOf(t) {
   const root = await mkdtemp(join(tmpdir(), 'turnguard-'));
@@ -17,7 +17,7 @@ async function placesOf(t) {
   };
   const folder = join(root, 'workspace');
   await mkdir(folder);
-  return { root, folder, program, places: { setting: '', folders: [folder], isTrusted: true, pathVariable: '' } };
+  return { root, folder, program, places: { named: '', folders: [folder], isTrusted: true, pathVariable: '' } };
 }
 
 test('the setting goes before the interpreter, and that before PATH', async (t) => {
@@ -27,23 +27,24 @@ test('the setting goes before the interpreter, and that before PATH', async (t) 
   const onPath = await program('path', 'turnguard');
   const all = {
     ...places,
-    setting: named,
+    named,
     interpreter: join(root, 'env/bin/python'),
     pathVariable: join(root, 'path'),
   };
   assert.equal(await locate(all), named);
-  assert.equal(await locate({ ...all, setting: '' }), beside);
-  assert.equal(await locate({ ...all, setting: '', interpreter: join(root, 'other/bin/python') }), onPath);
-  assert.equal(await locate({ ...all, setting: '', interpreter: undefined }), onPath);
+  assert.equal(await locate({ ...all, named: '' }), beside);
+  assert.equal(await locate({ ...all, named: '', interpreter: join(root, 'other/bin/python') }), onPath);
+  assert.equal(await locate({ ...all, named: '', interpreter: undefined }), onPath);
 });
 
 test('a setting that names nothing is an error, and no search', async (t) => {
   const { root, program, places } = await placesOf(t);
   await program('path', 'turnguard');
-  await assert.rejects(
-    locate({ ...places, setting: '/no/such', pathVariable: join(root, 'path') }),
-    /turnguard\.path names \/no\/such/,
-  );
+  await assert.rejects(locate({ ...places, named: '/no/such', pathVariable: join(root, 'path') }), {
+    why: 'noProgram',
+    program: '/no/such',
+    message: '/no/such is not a program',
+  });
 });
 
 test('a file that cannot be run is none', async (t) => {
@@ -55,9 +56,9 @@ test('a file that cannot be run is none', async (t) => {
   assert.equal(await locate({ ...places, pathVariable }), third);
 });
 
-test('nothing anywhere: what to do is said', async (t) => {
+test('nothing anywhere is told as that', async (t) => {
   const { places } = await placesOf(t);
-  await assert.rejects(locate(places), /pip install turnguard.*turnguard\.path/);
+  await assert.rejects(locate(places), (error) => error instanceof NotLocated && error.why === 'nowhere');
 });
 
 test('in an untrusted workspace nothing that it contains is started, however it comes to be named', async (t) => {
@@ -68,15 +69,15 @@ test('in an untrusted workspace nothing that it contains is started, however it 
   const untrusted = { ...places, isTrusted: false, pathVariable, interpreter: join(folder, 'bin', 'python') };
   assert.equal(await locate({ ...untrusted, isTrusted: true }), inside);
   assert.equal(await locate(untrusted), outside);
-  for (const setting of [inside, '${workspaceFolder}/bin/turnguard', 'bin/turnguard'])
-    await assert.rejects(locate({ ...untrusted, setting }), /not trusted/);
+  for (const named of [inside, '${workspaceFolder}/bin/turnguard', 'bin/turnguard'])
+    await assert.rejects(locate({ ...untrusted, named }), /not trusted/);
   const elsewhere = await program('env', 'turnguard');
   assert.equal(
     await locate({ ...untrusted, interpreter: join(root, 'env', 'python') }),
     outside,
     'nor an interpreter asked for',
   );
-  assert.equal(await locate({ ...untrusted, setting: elsewhere }), elsewhere, 'the own setting of the person counts');
+  assert.equal(await locate({ ...untrusted, named: elsewhere }), elsewhere, 'the own setting of the person counts');
 });
 
 test('in an untrusted workspace links hide nothing', async (t) => {
@@ -98,8 +99,8 @@ test('in an untrusted workspace links hide nothing', async (t) => {
     for (const directory of [join(folder, 'bin'), join(opened, 'bin'), entry, join(linked, '..'), through]) {
       const pathVariable = [directory, join(root, 'path')].join(delimiter);
       assert.equal(await locate({ ...untrusted, folders, pathVariable }), outside, `${directory} of ${folders}`);
-      const setting = join(directory, 'turnguard');
-      await assert.rejects(locate({ ...untrusted, folders, setting }), /not trusted/);
+      const named = join(directory, 'turnguard');
+      await assert.rejects(locate({ ...untrusted, folders, named }), /not trusted/);
     }
   }
   const own = await linkTo(join(root, 'path'), 'own');
@@ -109,15 +110,15 @@ test('in an untrusted workspace links hide nothing', async (t) => {
 test('a relative entry of PATH is no place', async (t) => {
   const { program, places } = await placesOf(t);
   const pathVariable = relative(process.cwd(), join(await program('path', 'turnguard'), '..'));
-  await assert.rejects(locate({ ...places, pathVariable }), /was found neither/);
+  await assert.rejects(locate({ ...places, pathVariable }), { why: 'nowhere' });
 });
 
 test('~ and ${workspaceFolder} stand for what they do elsewhere', async (t) => {
   const { program, places } = await placesOf(t);
   const inside = await program('workspace', 'guard');
-  assert.equal(await locate({ ...places, setting: '${workspaceFolder}/guard' }), inside);
-  assert.equal(await locate({ ...places, setting: 'guard' }), inside);
-  await assert.rejects(locate({ ...places, setting: '~/no-such-turnguard' }), (error) =>
+  assert.equal(await locate({ ...places, named: '${workspaceFolder}/guard' }), inside);
+  assert.equal(await locate({ ...places, named: 'guard' }), inside);
+  await assert.rejects(locate({ ...places, named: '~/no-such-turnguard' }), (error) =>
     error.message.includes(join(homedir(), 'no-such-turnguard')),
   );
 });

@@ -10,7 +10,7 @@ test('the loop of the README is guarded from its first turn', async () => {
   const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8');
   const [, snippet] = /^```ts\n(.*?)^```$/ms.exec(readme);
   const [line, ...rest] = snippet.split('\n');
-  const [, names] = /^import (\{.*\}) from '\.\/guard';$/.exec(line);
+  const [, names] = /^import (\{.*\}) from '\.\/guard\/index\.js';$/.exec(line);
   const cap = Array.from({ length: 101 }, (_, n) => call(`${n}`, 'read_file', { path: 'same' }));
   const { agent, seen } = agentOf([{ calls: cap }]);
   const warned = [];

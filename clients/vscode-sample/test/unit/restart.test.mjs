@@ -1,33 +1,19 @@
 // When VS Code's part starts which daemon, with a VS Code that is made up.
 import assert from 'node:assert/strict';
 import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
 import { PROGRAM, until } from './daemon.mjs';
+import { part } from './part.mjs';
 
-const home = fileURLToPath(new URL('../../', import.meta.url));
 let root;
 let Daemon;
 let fake;
 
 before(async () => {
   root = await mkdtemp(join(tmpdir(), 'turnguard-'));
-  const outfile = join(root, 'daemon.cjs');
-  const contents = `export * from './src/daemon'; export { fake } from 'vscode';`;
-  const alias = { vscode: './test/unit/vscode.mjs' };
-  await build({
-    stdin: { contents, resolveDir: home },
-    alias,
-    absWorkingDir: home,
-    outfile,
-    bundle: true,
-    platform: 'node',
-  });
-  ({ Daemon, fake } = createRequire(import.meta.url)(outfile));
+  ({ Daemon, fake } = await part('daemon'));
   process.env.PATH = `${await programIn('path')}:/usr/bin:/bin`;
 });
 after(() => rm(root, { recursive: true }));

@@ -1,31 +1,11 @@
 // Which sessions are shown, with a VS Code that is made up.
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { after, before, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
+import { before, test } from 'node:test';
 import { Controls } from '../../dist/guard.js';
+import { part } from './part.mjs';
 
-const home = fileURLToPath(new URL('../../', import.meta.url));
-let root;
 let Sessions;
-
-before(async () => {
-  root = await mkdtemp(join(tmpdir(), 'turnguard-'));
-  await build({
-    entryPoints: ['src/sessions.ts'],
-    alias: { vscode: './test/unit/vscode.mjs' },
-    absWorkingDir: home,
-    outfile: join(root, 'sessions.cjs'),
-    bundle: true,
-    platform: 'node',
-  });
-  ({ Sessions } = createRequire(import.meta.url)(join(root, 'sessions.cjs')));
-});
-after(() => rm(root, { recursive: true }));
+before(async () => ({ Sessions } = await part('sessions')));
 
 test('a restart forgets the sessions, but not one that waits for an answer', () => {
   const controls = new Controls();

@@ -1,4 +1,4 @@
-// As much of VS Code as src/daemon.ts and src/sessions.ts look at; `fake` says what it is like.
+// As much of VS Code as the parts of src that are tested here look at; `fake` says what it is like.
 const listeners = {};
 const event = (name) => (listener) => {
   (listeners[name] ??= new Set()).add(listener);
@@ -11,6 +11,13 @@ export const fake = {
   /** By scope: `globalValue`, `workspaceValue`. */
   path: {},
   interpreter: undefined,
+  /** Of the extension, by name. */
+  settings: {},
+  /** The notifications that came up, and the buttons of the last one. */
+  shown: [],
+  buttons: [],
+  /** The button that is pressed; undefined: they are closed. */
+  pressed: undefined,
   fire: (name, value) => listeners[name]?.forEach((listener) => listener(value)),
 };
 
@@ -21,10 +28,20 @@ export const workspace = {
   get workspaceFolders() {
     return fake.folders.map((fsPath) => ({ uri: { scheme: 'file', fsPath } }));
   },
-  getConfiguration: () => ({ inspect: (name) => (name === 'path' ? fake.path : {}) }),
+  getConfiguration: () => ({
+    inspect: (name) => (name === 'path' ? fake.path : {}),
+    get: (name, otherwise) => fake.settings[name] ?? otherwise,
+  }),
   onDidChangeConfiguration: event('configuration'),
   onDidGrantWorkspaceTrust: event('trust'),
 };
+
+const show = async (message, ...buttons) => {
+  fake.shown.push(message);
+  fake.buttons = buttons;
+  return fake.pressed;
+};
+export const window = { showInformationMessage: show, showWarningMessage: show, showErrorMessage: show };
 
 const environments = {
   getActiveEnvironmentPath: () => ({ id: 'e', path: fake.interpreter }),

@@ -1,6 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { calls, evidence, phaseOf, sessionInWords, shown, statusBar, Trail } from '../../dist/guard.js';
+import {
+  calls,
+  evidence,
+  label,
+  phaseOf,
+  propertyOf,
+  sessionInWords,
+  shown,
+  statusBar,
+  Trail,
+} from '../../dist/guard.js';
 
 const ready = { kind: 'ready', version: '1' };
 const status = (changes = {}) => ({
@@ -29,32 +39,36 @@ test('calls and cap: set, adaptive, none', () => {
 });
 
 test('the status bar says what matters most, in words and not by colour alone', () => {
-  const text = (state, unguarded, status, phase = status?.state, found = undefined) =>
-    Object.values(statusBar(state, unguarded, status && { status, phase, finding: found })).join(' | ');
+  const text = (state, unguarded, status, phase = status?.state) =>
+    Object.values(statusBar(state, unguarded, status && { status, phase })).join(' | ');
   assert.equal(text(ready, undefined, undefined), '$(shield) turnguard: ready | turnguard is ready | none');
   assert.equal(text(ready, undefined, status()), '$(shield) 4/5 | 4/5 tool calls | none');
-  assert.match(
-    text(ready, undefined, status(), 'running', { ...finding, action: 'warn' }),
-    /4\/5 repeats \|.*\| warning$/,
-  );
+  assert.match(text(ready, undefined, status(), 'repeats'), /4\/5 repeats \|.*\| warning$/);
   assert.match(text(ready, undefined, status({ state: 'halted' })), /4\/5 halted \|.*\| error$/);
   assert.match(text(ready, undefined, status({ state: 'halted' }), 'stopped'), /4\/5 stopped \|.*\| none$/);
-  assert.match(text(ready, 'it does not answer', status()), /no answer \|.*it does not answer \| warning$/);
+  assert.match(text(ready, 'it does not answer', status()), /not guarding \|.*it does not answer \| warning$/);
   assert.match(text({ kind: 'failed', why: 'x' }, undefined, undefined), /not running \|.*x \| error$/);
   assert.match(text({ kind: 'waiting', why: 'x', pauseMs: 1 }, undefined, undefined), /restarting \|.*x \| warning$/);
+  assert.match(
+    statusBar(ready, undefined, { status: status(), phase: 'halted' }, 3).text,
+    /^\$\(stop-circle\) 3 halted$/,
+  );
   assert.match(text({ kind: 'starting' }, undefined, undefined), /starting \|.*\| none$/);
 });
 
 test('a halt that was answered is no longer one that waits, whatever the daemon says', () => {
-  assert.equal(phaseOf(status({ state: 'halted' }), true), 'halted');
-  assert.equal(phaseOf(status({ state: 'halted' }), false), 'stopped');
-  assert.equal(phaseOf(status(), false), 'running');
+  assert.equal(phaseOf(status({ state: 'halted' }), true, finding), 'halted');
+  assert.equal(phaseOf(status({ state: 'halted' }), false, finding), 'stopped');
+  assert.equal(phaseOf(status(), false, undefined), 'running');
+  assert.equal(phaseOf(status(), false, finding), 'repeats');
 });
 
-test('a session in words: state, turn, calls, the repeated call', () => {
-  assert.equal(sessionInWords(status(), 'running'), 'running · turn t1 · 4/5 calls · read_file ×2');
+test('a session in words: state, calls, the repeated call, turn', () => {
+  assert.equal(sessionInWords(status(), 'running'), 'running · 4/5 calls · 2× read_file · turn t1');
   const first = status({ turnId: undefined, totals: { toolCalls: 0, steps: 0, distinctKeys: 0, maxKeyRepeat: 0 } });
   assert.equal(sessionInWords(first, 'idle'), 'idle · 0/5 calls');
+  const one = { ...first, totals: { ...first.totals, toolCalls: 1 }, cap: { value: null, explicit: true } };
+  assert.equal(sessionInWords(one, 'idle'), 'idle · 1 call');
 });
 
 test('evidence: which call, how often, where; without its arguments', () => {
@@ -66,14 +80,17 @@ test('evidence: which call, how often, where; without its arguments', () => {
       { name: 'read_file', args: { n } },
     ]);
   const lines = evidence(finding, trail.mostRepeated());
-  assert.deepEqual(lines, [
-    'Halt by the turn guard',
-    'Turn tool call cap (explicit cap)',
-    '6 counted, 5 allowed',
-    'Most repeated: read_file, 3 times',
-    'At calls 1, 3, 5',
-    'Setting: model.maxToolCallsPerTurn',
-  ]);
+  assert.deepEqual(
+    lines.map(({ label, detail }) => `${label} | ${detail}`),
+    [
+      '3× read_file | ',
+      'At calls | 1, 3, 5',
+      '6 counted | limit 5',
+      'Turn tool call cap | explicit cap',
+      'Setting | model.maxToolCallsPerTurn',
+    ],
+  );
+  assert.equal(propertyOf(lines.at(-1).setting), 'turnguard.model.maxToolCallsPerTurn');
   assert.equal(trail.mostRepeated('other'), undefined);
   assert.ok(!JSON.stringify([...trail.calls]).includes('secret'));
   trail.begin();
@@ -83,4 +100,5 @@ test('evidence: which call, how often, where; without its arguments', () => {
 test('names that a model makes up cannot break out of their line', () => {
   assert.equal(shown('rm\u202e\u0007\n-rf'), 'rm-rf');
   assert.equal(shown('x'.repeat(500)).length, 80);
+  assert.equal(label('nightly-refactoring-of-the-payments'), 'nightly-refactoring-of-…');
 });

@@ -1,0 +1,55 @@
+/** What is wrong with the guard and what to do about it: this extension's words for what the library reports. */
+
+import * as vscode from 'vscode';
+import { CONDITIONS, type GuardState, type NotLocated, type Unusable } from './guard';
+import { notificationLevel } from './settings';
+
+/** As in the README, and in media/walkthrough/install.md. */
+export const HOW_TO_GET_IT =
+  'In a clone of turnguard run `python3 -m venv .venv && .venv/bin/pip install .`, ' +
+  'and set turnguard.path to its .venv/bin/turnguard.';
+
+export function aboutUnusable(error: Unusable): string {
+  if (error.spoken === undefined) return `${error.message}. Set turnguard.path to the turnguard program.`;
+  return `${error.message}. ${error.isOlder ? `Update it. ${HOW_TO_GET_IT}` : 'Update this extension.'}`;
+}
+
+export function aboutNotLocated(error: NotLocated): string {
+  switch (error.why) {
+    case 'untrusted':
+      return `${error.message}. Trust the workspace, or set turnguard.path to another program.`;
+    case 'noProgram':
+      return `${error.message}. Correct turnguard.path, or empty it to search.`;
+    case 'nowhere':
+      return `${error.message}. ${HOW_TO_GET_IT}`;
+  }
+}
+
+const CHOICES = {
+  'Show Output': 'turnguard.showOutput',
+  'Restart Server': 'turnguard.restart',
+  'Open Settings': 'turnguard.openSettings',
+};
+
+/** Tells it, each thing once until the guard is well again. */
+export class Trouble {
+  private told = '';
+
+  state(state: GuardState): void {
+    if (state.kind === 'failed')
+      this.tell(`turnguard is ${CONDITIONS.failed.word}, so agents run without it: ${state.why}`);
+    if (state.kind === 'ready') this.told = '';
+  }
+
+  unguarded(why: string): void {
+    this.tell(`Tool calls run without turnguard: ${why}.`);
+  }
+
+  private tell(message: string): void {
+    if (message === this.told || notificationLevel() === 'off') return;
+    this.told = message;
+    void vscode.window.showErrorMessage(message, ...Object.keys(CHOICES)).then((choice) => {
+      if (choice !== undefined) void vscode.commands.executeCommand(CHOICES[choice as keyof typeof CHOICES]);
+    });
+  }
+}
