@@ -3,11 +3,13 @@
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
 from typing import Self
+
+from tests.e2e.executed import children_of
 
 TMUX = shutil.which("tmux")
 WAIT_SECONDS = 40
@@ -71,19 +73,23 @@ class Terminal:
 
 def descendant(pid: int, part: str) -> int:
     """The process below that one whose command line has that part; there has to be exactly one."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    rows = [(int(each), int(parent), args) for each, parent, args in map(_columns, listed.splitlines())]
-    below = {pid}
-    while grown := {each for each, parent, _ in rows if parent in below} - below:
-        below |= grown
-    (found,) = (each for each, _, args in rows if each in below - {pid} and part in args)
+    (found,) = (each for each in _below(pid) if part in _command_line(each))
     return found
 
 
+def _below(pid: int) -> Iterator[int]:
+    for child in children_of(pid):
+        yield child
+        yield from _below(child)
+
+
+def _command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+
+
 def _state(pid: int) -> str:
-    ps = ["ps", "-o", "stat=", "-p", str(pid)]
-    return subprocess.run(ps, capture_output=True, text=True, check=False).stdout.strip()[:1]
-
-
-def _columns(row: str) -> list[str]:
-    return row.split(None, 2)
+    """Z for one that has ended and that nobody has waited for; empty when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return ""
