@@ -4,10 +4,12 @@
 
 One direction, from the agent to the client, in the middle of a turn. All run at the same time and are fed in turn,
 round by round; CPU is that of the whole process. *Piped*: many messages in flight, CPU for each, the best round. *One*:
-a message at a time, from the first byte in to the last one out; the median of the best round. Fails when a gate is
-missed. Linux only.
+a message at a time, from the first byte in to the last one out; the median of the best round. Before each result of a
+call the agent says a few words: results are weighed after they were passed on, and an agent asks its model then. Fails
+when a gate is missed. Linux only.
 
 - cat: the program, which knows no lines
+- loop: a loop that reads, takes the lines apart, looks at none of them and writes
 - unparsed: the same relay with a proxy that looks at nothing
 - turnguard: the relay, the proxy, and the guards with their defaults
 - models: parse, validate and serialise again with the models of the official Python SDK, read and written as here
@@ -35,7 +37,7 @@ import msgspec
 from benchmarks.load import Meter
 from benchmarks.service import Line
 
-GATE_UNPARSED = 5.0
+GATE_LOOP = 5.0
 GATE_SDK = 3.0
 GATE_CAT_100KB = 2.0
 GATE_HELD = 1.2
@@ -44,7 +46,12 @@ UPDATES = 200_000
 CLIENT_BLOCK, CLIENT_PAUSE = 64 * 1024, 0.002
 """How the slow client reads: 64 KiB, and then nothing for 2 ms."""
 
+LOOP_BLOCK = 256 * 1024
+
 SDK_SCRIPT = Path(__file__).with_name("acp_sdk.py")
+
+ROLES = ("loop", "unparsed", "turnguard")
+"""What stands between, apart from `cat` and the SDK."""
 
 SESSION = "0b3a1cf2-7a4e-4f0c-9d59-1f5c3f1f2a77"
 
@@ -93,6 +100,16 @@ CANCEL = message(method="session/cancel", params={"sessionId": SESSION})
 # --- what stands between ----------------------------------------------------------------------------------------------
 
 
+def loop() -> None:
+    """The prototype that the gate is from: a read, the lines, a write of the whole."""
+    rest = b""
+    while block := os.read(0, LOOP_BLOCK):
+        *_lines, rest = (rest + block).split(b"\n")
+        out = memoryview(block)
+        while out:
+            out = out[os.write(1, out) :]
+
+
 def relay(*, is_parsing: bool) -> None:
     """Relays from stdin, as the agent's stdout, to stdout; the client says nothing any more."""
     from turnguard import __version__
@@ -104,6 +121,9 @@ def relay(*, is_parsing: bool) -> None:
 
     class Unparsed(Proxy):
         def from_agent(self, line: bytes, now: float) -> None:
+            return None
+
+        def look_later(self, line: bytes) -> None:
             return None
 
     proxy = (Proxy if is_parsing else Unparsed)(guards(Sources("acp")), version=__version__)
@@ -140,11 +160,14 @@ class Between:
         writer.join()
         return (self.cpu() - cpu) / len(lines)
 
-    def one(self, lines: Sequence[bytes]) -> "One":
-        """Seconds, with one message in flight."""
+    def one(self, lines: Sequence[bytes], words: Sequence[bytes] = ()) -> "One":
+        """Seconds, with one message in flight. `words`: a message before each, whose time does not count."""
         took: list[float] = []
         cpu = self.cpu()
-        for line in lines:
+        for number, line in enumerate(lines):
+            if words:
+                self._write(words[number])
+                self._read(1)
             start = time.perf_counter()
             self._write(line)
             self._read(1)
@@ -202,14 +225,14 @@ def measure(betweens: dict[str, Between], rounds: int) -> dict[str, Result]:
         for name, between in betweens.items():
             for each in calls:
                 between.one((call(each),))
-            result = Result(between.piped(piped), between.one(small), between.one(large), between.one(last))
+            result = Result(between.piped(piped), between.one(small), between.one(large), between.one(last, small))
             best[name] = result.better(best.get(name, result))
     return best
 
 
 def commands(sdk_python: str | None) -> dict[str, Sequence[str]]:
     me = (sys.executable, "-m", "benchmarks.acp", "--as")
-    found: dict[str, Sequence[str]] = {"cat": ("cat",), "unparsed": (*me, "unparsed"), "turnguard": (*me, "turnguard")}
+    found: dict[str, Sequence[str]] = {"cat": ("cat",), **{role: (*me, role) for role in ROLES}}
     if sdk_python is not None:
         models = (sdk_python, "-P", str(SDK_SCRIPT))  # -P: beside the script this module is called acp, too
         found |= {"models": models, "sdk": (*models, "asyncio")}
@@ -217,9 +240,10 @@ def commands(sdk_python: str | None) -> dict[str, Sequence[str]]:
 
 
 def compare(best: dict[str, Result]) -> Sequence[Line]:
-    ours, unparsed, cat = best["turnguard"], best["unparsed"], best["cat"]
+    ours, unparsed, loop, cat = best["turnguard"], best["unparsed"], best["loop"], best["cat"]
     lines = [
-        Line("200 B piped, CPU against the relay unparsed", ours.piped / unparsed.piped, GATE_UNPARSED, GATE_UNPARSED),
+        Line("200 B piped, CPU against the loop", ours.piped / loop.piped, GATE_LOOP, GATE_LOOP),
+        Line("the same, against the relay unparsed", ours.piped / unparsed.piped, None, GATE_LOOP),
         Line("100 KB, one at a time, p50 against cat", ours.large.p50 / cat.large.p50, GATE_CAT_100KB, GATE_CAT_100KB),
         Line("the same, with the result of a call", ours.last.p50 / cat.last.p50, None, GATE_CAT_100KB),
     ]
@@ -295,10 +319,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What the proxy costs between an agent and a client.")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--sdk-python", default=os.environ.get("TURNGUARD_SDK_PYTHON"))
-    parser.add_argument("--as", dest="role", choices=("unparsed", "turnguard", "flood"), help=argparse.SUPPRESS)
+    parser.add_argument("--as", dest="role", choices=(*ROLES, "flood"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.role == "flood":
         flood()
+        return 0
+    if options.role == "loop":
+        loop()
         return 0
     if options.role is not None:
         relay(is_parsing=options.role == "turnguard")

@@ -16,6 +16,7 @@ from typing import Any
 schema: Any = importlib.import_module("acp.schema")
 
 BLOCK_BYTES = 256 * 1024
+KEPT_BYTES = 4 * 1024 * 1024
 LIMIT_BYTES = 50 * 1024 * 1024
 
 
@@ -38,6 +39,7 @@ async def stream() -> None:
 
 
 def relay() -> None:
+    bytes(KEPT_BYTES)  # as `turnguard.acp.memory`
     rest: list[bytes] = []
     while block := os.read(0, BLOCK_BYTES):
         rest.append(block)

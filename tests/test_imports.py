@@ -25,6 +25,8 @@ SUPPORT = {
     "process",
     "told",
     "appended",
+    "arguments",
+    "harmless",
 }
 FACES = {"service", "acp", "headless"}
 
@@ -32,22 +34,24 @@ MAY_KNOW = {
     "turnguard_protocol": set[str](),
     "turnguard": set[str](),
     "core": CORE,
-    "settings": CORE,
+    "settings": CORE | {"arguments", "harmless"},
     "framing": CORE,
     "client": CORE | {"framing"},
     "transcript": CORE,
     "appended": set[str](),
-    "recording": CORE | {"appended", "sealing"},
+    "arguments": {"harmless"},
+    "harmless": set[str](),
+    "recording": CORE | {"appended", "sealing", "settings"},
     "sealing": CORE,
     "prose": CORE,
-    "process": set[str](),
+    "process": {"harmless"},
     "told": {"appended"},
     **{face: CORE | SUPPORT | {"turnguard"} for face in FACES},
-    "demo": CORE | {"client", "turnguard"},
+    "demo": CORE | {"arguments", "client", "turnguard"},
     "commands": CORE | SUPPORT | {"turnguard", "acp", "headless"},
     "cli": CORE | SUPPORT | FACES | {"commands", "demo", "turnguard"},
     "__main__": {"cli"},
-    "reference": {"cli", "commands"},
+    "reference": {"arguments", "cli", "commands"},
 }
 """Rooms, and the other rooms each may import. `turnguard` is the package itself, which holds the version."""
 

@@ -1,4 +1,4 @@
-"""`--record FILE`: a transcript of what the guards heard, for `turnguard replay`.
+"""`--record FILE`: a transcript of what the guards heard, for `turnguard replay`, and sessions that write it.
 
 Each line is the params of a `turnguard/record` request, in the identified form. Digests of arguments and results are
 keyed with a salt that is nowhere written down, so that a short argument cannot be guessed from the file: within one
@@ -13,10 +13,14 @@ from pathlib import Path
 import msgspec
 
 from turnguard.appended import append, open_to_append
+from turnguard.core.guard import ALL_BUT_TEXT, Needs, Seal
 from turnguard.core.identify import identify
 from turnguard.sealing import Sealing
+from turnguard.settings.sourced import SourcedSession
+from turnguard.settings.sources import Sources
 from turnguard_protocol.events import Event, ToolCalls
 from turnguard_protocol.methods import Record
+from turnguard_protocol.verdicts import Verdict
 
 SALT_BYTES = 32
 
@@ -43,6 +47,35 @@ class Transcript:
 
     def _line(self, session_id: str, told: list[Event]) -> None:
         self._write(_encode(Record(session_id=session_id, events=told)) + b"\n")
+
+
+class RecordedSession(SourcedSession):
+    """A session that writes down what its guards took. Raises SettingsError."""
+
+    __slots__ = ("_transcript",)
+
+    def __init__(
+        self,
+        session_id: str,
+        sources: Sources,
+        transcript: Transcript,
+        *,
+        cwd: str | None = None,
+        seal: Seal | None = None,
+    ) -> None:
+        super().__init__(session_id, sources, cwd=cwd, seal=seal)
+        self._transcript = transcript
+
+    @property
+    def needs(self) -> Needs:
+        """All there is but text, so that the transcript can be replayed under any settings."""
+        return Needs.of_all([ALL_BUT_TEXT, super().needs])
+
+    def record(self, events: Sequence[Event]) -> Verdict:
+        """Answers as the guards do. Raises EventError, and then nothing is written."""
+        verdict = super().record(events)
+        self._transcript.add(self.session_id, events)
+        return verdict
 
 
 def open_transcript(file: Path, say: Callable[[str], None]) -> Transcript:

@@ -23,7 +23,7 @@ from tests.acp.shapes import (
     words,
 )
 from turnguard.acp.agents import TABLES, table_of
-from turnguard.acp.agents.merged import MAX_HELD_TEXT
+from turnguard.acp.agents.merged import MAX_HELD_BYTES, MAX_HELD_TEXT
 from turnguard.acp.messages import AgentInfo
 from turnguard_protocol.events import Facts
 
@@ -394,6 +394,24 @@ def test_terminals_of_the_client_are_no_result() -> None:
         return call("c", name="a", status="completed", rawInput={"n": 1}, content=shown_in)
 
     assert outcome("generic", told("t1")) is None
+
+
+@pytest.mark.parametrize("text", ["words", "half a character \ud800"], ids=["plain", "odd"])
+def test_a_terminal_beside_a_text_changes_nothing(text: str) -> None:
+    def told(*more: Any) -> Any:
+        return call("c", name="a", status="completed", rawInput={"n": 1}, content=[*more, *shown(text)])
+
+    terminal = {"type": "terminal", "terminalId": "t"}
+    assert outcome("generic", told(terminal)) == outcome("generic", told()) is not None
+
+
+def test_what_was_too_long_to_be_held_is_no_result() -> None:
+    def told(*shown_at_the_end: Any) -> Any:
+        running = call("c", name="a", status="in_progress", rawInput={"n": 1}, content=shown("x" * MAX_HELD_BYTES))
+        return running, later("c", status="completed", **dict(*shown_at_the_end))
+
+    assert outcome("generic", *told()) is None
+    assert outcome("generic", *told([("content", shown("x"))])) is not None
 
 
 def test_what_else_is_shown_counts_by_all_of_it() -> None:

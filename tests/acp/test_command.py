@@ -23,9 +23,12 @@ def test_what_is_not_chosen_is_as_the_proxy_has_it() -> None:
 
 def test_everything_can_be_chosen() -> None:
     proxy = ["--on-loop", "ask", "--stop-as=error", "--grace", "0.5", "--kill-after", "60", "--no-note"]
+    proxy += ["--still-running", "fail"]
     others = ["--set", "a.b=1", "--set", "c=d=e", "--record", "r.jsonl", "--log", "l.txt"]
     choices = choices_of([*proxy, *others, "--", "agent"])
-    assert choices.options == Options(stop_as="error", on_loop="ask", grace=0.5, kill_after=60.0, note=False)
+    assert choices.options == Options(
+        stop_as="error", on_loop="ask", grace=0.5, still_running="fail", kill_after=60.0, note=False
+    )
     assert choices.assignments == ["a.b=1", "c=d=e"]
     assert (choices.record, choices.log) == (Path("r.jsonl"), Path("l.txt"))
 
@@ -44,6 +47,7 @@ def test_what_follows_the_separator_is_the_agents_whatever_it_looks_like() -> No
         ["--no-note", "agent", "--"],
         ["--on-loop", "never", "--", "agent"],
         ["--stop-as", "end_turn", "--", "agent"],
+        ["--still-running", "wait", "--", "agent"],
         ["--grace", "-1", "--", "agent"],
         ["--grace", "soon", "--", "agent"],
         ["--kill-after", "inf", "--", "agent"],

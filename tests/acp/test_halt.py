@@ -27,6 +27,7 @@ from turnguard_protocol.events import Call, Event, ToolCalls, TurnEnded
 from turnguard_protocol.verdicts import Action, Finding, Verdict
 
 CANCELLED = {"stopReason": "cancelled"}
+END_TURN = {"stopReason": "end_turn"}
 CANCEL_SESSION = notification("session/cancel", {"sessionId": "s"})
 PERMISSION_CANCELLED = {"outcome": {"outcome": "cancelled"}}
 GRACE = 15
@@ -929,13 +930,41 @@ def test_t28_strikes_are_forgotten_after_three_turns(between: int) -> None:
     play = Play().halted(1)
     play.agent(result_of(1, CANCELLED))
     for number in range(between):
+        play.prompt(f"status {number}", text="/status")
+        play.agent(result_of(f"status {number}", END_TURN))
         play.prompt(100 + number)
-        play.agent(result_of(100 + number, {"stopReason": "end_turn"}))
+        play.call({"path": f"{number}"})
+        play.agent(result_of(100 + number, END_TURN))
     play.prompt(2)
     play.loop()
     play.agent(result_of(2, CANCELLED))
     is_again = between + 1 <= HALT_WINDOW
     assert play.answers_to(2)[0]["result"]["stopReason"] == ("cancelled" if is_again else "max_turn_requests")
+
+
+def test_t28_prompts_for_which_nothing_is_done_do_not_make_strikes_forgotten() -> None:
+    play = Play().halted(1)
+    play.agent(result_of(1, CANCELLED))
+    for number in range(10, 20):
+        play.prompt(number, text="/status")
+        play.agent(chunk("All is well."))
+        play.agent(result_of(number, END_TURN))
+    play.prompt(2)
+    play.loop()
+    play.agent(result_of(2, CANCELLED))
+    assert play.answers_to(2)[0]["result"]["stopReason"] == "cancelled"
+
+
+def test_t28_turns_without_calls_count_where_the_model_did_something() -> None:
+    play = Play(settings=msgspec.structs.replace(HALTING, max_steps_per_turn=2), agent="codex").start()
+    stops: list[str] = []
+    for number, responses in enumerate([3, *[1] * HALT_WINDOW, 3]):
+        play.prompt(number)
+        for used in range(responses):
+            play.agent(session_update("s", "usage_update", used=used, size=9))
+        play.agent(result_of(number, END_TURN))
+        stops.append(play.answers_to(number)[0]["result"]["stopReason"])
+    assert stops == ["max_turn_requests", *["end_turn"] * HALT_WINDOW, "max_turn_requests"]
 
 
 def test_t28_another_loop_is_another_strike() -> None:
@@ -1004,6 +1033,15 @@ def test_a_call_that_was_refused_at_first_sight_is_rejected_when_it_asks_later()
     play.agent(result_of(1, {"stopReason": "end_turn"}))
     play.prompt(2)
     assert play.agent(permission(2, "p")) is None
+
+
+def test_a_call_that_was_refused_stays_refused_when_another_prompt_was_answered_in_between() -> None:
+    play = blocking()
+    play.agent(session_update("s", "tool_call", toolCallId="p", name="never"))
+    play.prompt(2, text="/status")
+    play.agent(result_of(2, END_TURN))
+    play.agent(permission(0, "p"))
+    assert play.at_agent[-1] == result_of(0, {"outcome": {"outcome": "selected", "optionId": "no"}})
 
 
 def test_a_call_that_is_refused_while_it_asks_is_rejected_and_no_other() -> None:

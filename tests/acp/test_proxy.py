@@ -367,3 +367,77 @@ def test_what_a_command_came_to_can_be_in_the_clients_answer_to_the_agent(is_sam
         assert play.client(result_of(number, answer)) is None
         play.agent(session_update("s", "tool_call_update", status="completed", toolCallId=call_id))
     assert play.cancels() == is_same
+
+
+# --- what passes before it is looked at -------------------------------------------------------------------------------
+
+
+def passes(play: Play, line: bytes) -> bool:
+    return play.proxy.look_later(line) is not None
+
+
+def test_updates_of_turns_that_nobody_stops_pass_before_they_are_looked_at() -> None:
+    play = Play(on_loop="ask").start("s", "t")
+    update = line_of(session_update("s", "tool_call_update", toolCallId="1", status="completed"))
+    assert passes(play, update)
+    play.prompt(1)
+    assert passes(play, update)
+    play.loop()
+    assert play.sessions["s"].state == "asking"
+    assert passes(play, update)
+    play.wait(60)
+    assert play.sessions["s"].state == "stopping"
+    assert not passes(play, update)
+    assert passes(play, update.replace(b'"s"', b'"t"'))
+    play.wait(15)
+    assert play.sessions["s"].state == "zombie"
+    assert not passes(play, update)
+    play.agent(result_of(1, CANCELLED))
+    assert passes(play, update)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        permission(0, "1"),
+        result_of(1, {"stopReason": "end_turn"}),
+        error_of(1, -32603),
+        chunk("hello", "unknown"),
+        notification("$/cancel_request", {"requestId": 1}),
+        request(1, "fs/write_text_file", {"sessionId": "s", "path": "/a", "content": ""}),
+        [chunk("hello")],
+        line_of(chunk("hello")).rstrip(),
+        line_of(chunk("half a character \ud800")),
+        b"not json\n",
+    ],
+)
+def test_nothing_else_passes_before_it_is_looked_at(message: Any) -> None:
+    play = Play().start()
+    play.prompt(1)
+    assert not passes(play, line_of(message))
+
+
+def test_what_is_found_after_a_line_has_passed_follows_it() -> None:
+    first, later = Play().start(), Play().start()
+    for play in (first, later):
+        play.prompt(1)
+        for _ in range(CALLS_TO_HALT - 1):
+            play.call()
+    line = line_of(session_update("s", "tool_call", toolCallId="x", name="look", rawInput={"path": "a"}))
+    at_once, look = first.proxy.from_agent(line, 0.0), later.proxy.look_later(line)
+    assert at_once is not None
+    assert look is not None
+    after = look(0.0)
+    assert after is not None
+    assert [line, *after.to_client] == at_once.to_client
+    assert after.to_agent == at_once.to_agent != []
+
+
+def test_an_error_of_our_own_after_a_line_has_passed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play().start()
+    look = play.proxy.look_later(line_of(chunk("hello")))
+    monkeypatch.setattr(play.sessions["s"], "update", None)
+    assert look is not None
+    assert look(0.0) is None
+    assert "an error of its own" in play.proxy.said[0]
+    play.proxy.said.clear()

@@ -37,6 +37,7 @@ class Machine(RuleBasedStateMachine):
     """Prompts that reached the agent and were not answered by it."""
     permissions = Bundle("permissions")
     turns = Bundle("turns")
+    loads = Bundle("loads")
 
     @initialize(
         stop_as=st.sampled_from(["max_turn_requests", "cancelled", "error"]),
@@ -56,12 +57,19 @@ class Machine(RuleBasedStateMachine):
 
     # --- the client ---------------------------------------------------------------------------------------------------
 
-    @rule(target=prompts, session_id=sessions, is_text=st.booleans())
-    def prompts_agent(self, session_id: str, is_text: bool) -> Any:
+    @rule(target=prompts, session_id=sessions, is_text=st.booleans(), words=st.sampled_from(["go", "/status"]))
+    def prompts_agent(self, session_id: str, is_text: bool, words: str) -> Any:
         number = next(self.numbers)
         request_id = f"{number}" if is_text else number
         self.asked[request_id] = session_id
-        self.client(prompt(request_id, session_id))
+        self.client(prompt(request_id, session_id, words))
+        return request_id
+
+    @rule(target=loads, session_id=sessions)
+    def loads_session(self, session_id: str) -> Any:
+        request_id = f"load {next(self.numbers)}"
+        self.asked[request_id] = session_id
+        self.client(request(request_id, "session/load", {"sessionId": session_id, "cwd": "/project"}))
         return request_id
 
     @rule(session_id=sessions, is_request=st.booleans())
@@ -143,6 +151,14 @@ class Machine(RuleBasedStateMachine):
         session = self.play.sessions[self.asked[request_id]]
         halt = session._halt  # pyright: ignore[reportPrivateUsage]
         return halt is not None and halt.work.request_id == request_id
+
+    @rule(request_id=consumes(loads))
+    def answers_load(self, request_id: Any) -> None:
+        self.agent(result_of(request_id, {}))
+
+    @rule(session_id=sessions)
+    def shows_words_of_the_user(self, session_id: str) -> None:
+        self.agent(session_update(session_id, "user_message_chunk", content={"type": "text", "text": "go"}))
 
     @rule(target=turns, session_id=sessions)
     def begins_turn(self, session_id: str) -> Any:

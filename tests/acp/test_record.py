@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from tests.acp.play import Guard
 from tests.acp.shapes import Heard, claude, codex, usage
-from turnguard.acp.record import RecordedGuard
 from turnguard.core.guard import ALL_BUT_TEXT
-from turnguard.core.session import SessionGuard
-from turnguard.recording import Transcript
+from turnguard.core.session import EventError, SessionGuard
+from turnguard.recording import RecordedSession, Transcript
 from turnguard.settings.layers import Merged
+from turnguard.settings.sourced import SourcedSession
+from turnguard.settings.sources import Sources
 from turnguard_protocol.events import (
     Call,
     CallRekeyed,
@@ -59,12 +59,11 @@ def test_each_line_is_what_a_record_request_takes() -> None:
 
 
 def test_a_transcript_holds_what_guards_under_other_settings_would_look_at() -> None:
-    settings = msgspec.structs.replace(HALTING, loop_detection=None)
     for kind, reads_text in (("batch", False), ("stream", True)):
-        guard = Guard("s", msgspec.structs.replace(settings, turn_guard=kind), None)
-        assert not guard.needs.rolling
-        needs = RecordedGuard(File().transcript, "s", guard).needs
-        assert needs == ALL_BUT_TEXT._replace(text=reads_text)
+        chosen = ["turnguard.progress.action=off", f"turnguard.turnGuard={kind}", "model.skipLoopDetection=false"]
+        sources = Sources("acp", assignments=chosen)
+        assert not SourcedSession("s", sources).needs.progress
+        assert RecordedSession("s", sources, File().transcript).needs == ALL_BUT_TEXT._replace(text=reads_text)
 
 
 def test_calls_are_the_last_of_their_line() -> None:
@@ -125,12 +124,14 @@ def test_raw_arguments_and_results_are_never_written() -> None:
     assert (events[0].calls[0].hint, events[0].calls[0].name) == ("cat", "bash")
 
 
-def test_a_recorded_guard_answers_as_the_guard_does() -> None:
-    file, guard = File(), Guard("s", HALTING, None)
-    recorded = RecordedGuard(file.transcript, "s", guard)
-    assert recorded.record([TurnStarted("t")]).turn_id == "t"
-    assert guard.events == file.events == [TurnStarted("t")]
-    assert recorded.status() == guard.status()
-    assert recorded.report().values == guard.report().values
-    recorded.override("disable")
-    assert guard.status().state == "disabled"
+def test_a_recorded_session_answers_as_one_that_is_not_and_writes_what_it_took() -> None:
+    file, sources = File(), Sources("acp")
+    recorded, plain = RecordedSession("s", sources, file.transcript), SourcedSession("s", sources)
+    told: list[Event] = [TurnStarted("t"), StepFinished(), ToolCalls([Call("a", "1", key="k")])]
+    assert recorded.record(told) == plain.record(told)
+    assert [type(event) for event in file.events] == [TurnStarted, StepFinished, ToolCalls]
+    assert file.records[0].session_id == "s"
+    assert recorded.status() == plain.status()
+    with pytest.raises(EventError):
+        recorded.record([ToolCalls([Call("a", "2", Raw(b"{"))])])
+    assert len(file.events) == len(told)

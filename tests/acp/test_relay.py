@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from tests.e2e.daemon import DEADLINE, wait_until
 from turnguard.acp import outlet as outlet_module
-from turnguard.acp.outgoing import Direction, Route
+from turnguard.acp.outgoing import Direction, Later, Route, whole
 from turnguard.acp.outlet import Outlet
 from turnguard.acp.pump import BLOCK_BYTES, Pump
-from turnguard.acp.relay import Ends, Relay
+from turnguard.acp.relay import LONG_BYTES, Ends, Relay
 
 See = Callable[[bytes], Route | None]
 
@@ -38,6 +38,7 @@ class Passing:
         self.ends: list[str] = []
         self.last_words: Route | None = None
         self.in_place_of_unread: Route | None = None
+        self.passes_anyhow = False
         self._client = client
         self._agent = agent
 
@@ -48,6 +49,16 @@ class Passing:
     def from_agent(self, line: bytes, now: float) -> Route | None:
         self.agent_lines.append(line)
         return self._agent(line)
+
+    def look_later(self, line: bytes) -> Later | None:
+        if not (self.passes_anyhow and line.endswith(b"\n")):
+            return None
+
+        def look(now: float) -> Route | None:
+            route = self.from_agent(line, now)
+            return route and route._replace(to_client=[each for each in route.to_client if each is not line])
+
+        return look
 
     def unread(self, direction: Direction, start: bytes, now: float) -> Route | None:
         self.unread_from.append(direction)
@@ -136,6 +147,57 @@ def wire() -> Iterator[Wire]:
         for fd in tuple(each.open):
             each.close(fd)
         wait_until(lambda relay=each.relay: relay.is_all_told)
+
+
+# --- what passes before it is looked at -------------------------------------------------------------------------------
+
+LONG = b"x" * LONG_BYTES + b"\n"
+
+
+def test_a_long_line_that_passes_anyhow_is_with_the_client_before_it_is_looked_at(wire: Wire) -> None:
+    is_with_client = threading.Event()
+
+    def see(line: bytes) -> Route:
+        assert is_with_client.wait(DEADLINE)
+        return Route(to_client=[line, b"found\n"], to_agent=[b"stop\n"])
+
+    proxy = Passing(agent=see)
+    proxy.passes_anyhow = True
+    wired = wire(proxy)
+    write(wired.agent_writes, LONG)
+    assert wired.at_client(len(LONG)) == LONG
+    is_with_client.set()
+    assert wired.at_client(6) == b"found\n"
+    assert wired.at_agent(5) == b"stop\n"
+
+
+@pytest.mark.parametrize("lines", [[LONG], [LONG, b"short\n"], [b"short\n"], [LONG[:-1]]])
+@pytest.mark.parametrize("passes_anyhow", [True, False])
+def test_a_line_is_told_once_however_it_passes(wire: Wire, lines: list[bytes], passes_anyhow: bool) -> None:
+    proxy = Passing(agent=lambda line: Route(to_client=[whole(line), b"more\n"]))
+    proxy.passes_anyhow = passes_anyhow
+    wired = wire(proxy)
+    write(wired.agent_writes, b"".join(lines)).join()
+    wired.close(wired.agent_writes)
+    due = b"".join(whole(line) + b"more\n" for line in lines)
+    assert wired.at_client(len(due) + 1) == due
+    assert proxy.agent_lines == lines
+
+
+def test_a_long_line_that_may_not_pass_is_withheld(wire: Wire) -> None:
+    wired = wire(Passing(agent=lambda line: Route() if line == LONG else None))
+    write(wired.agent_writes, LONG + b"next\n")
+    assert wired.at_client(5) == b"next\n"
+
+
+def test_a_line_of_the_client_is_always_looked_at_first(wire: Wire) -> None:
+    proxy = Passing(client=lambda line: Route(to_client=[b"answer\n"]))
+    proxy.passes_anyhow = True
+    wired = wire(proxy)
+    write(wired.client_writes, LONG)
+    assert wired.at_client(7) == b"answer\n"
+    wired.close(wired.client_writes)
+    assert wired.at_agent(1) == b""
 
 
 # --- the pump ---------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tests.acp.play import (
     result_of,
     session_update,
 )
+from turnguard.acp.replay import MAX_SHOWN
 from turnguard_protocol.events import Outcomes, Text, ToolResults, TurnEnded, TurnStarted, UserInput
 
 END_TURN = {"stopReason": "end_turn"}
@@ -38,7 +39,13 @@ def calls(play: Play, session_id: str = "s") -> int:
     return play.guards[session_id].status().totals.tool_calls
 
 
+def told_again_as_a_user(session_id: str = "s") -> dict[str, Any]:
+    """What a past begins with."""
+    return session_update(session_id, "user_message_chunk", content={"type": "text", "text": "go"})
+
+
 def replayed(play: Play, count: int, session_id: str = "s", prefix: str = "old") -> None:
+    play.agent(told_again_as_a_user(session_id))
     for number in range(count):
         play.call(session_id=session_id, call_id=f"{prefix} {number}")
 
@@ -196,12 +203,134 @@ def test_a_prompt_that_goes_on_after_a_later_one_was_answered_is_guarded(reason:
     play.prompt(2)
     play.agent(result_of(2, {"stopReason": reason}))
     assert play.sessions["s"].state == "idle"
-    play.loop()
+    for count in range(2, CALLS_TO_HALT):
+        play.call()
+        assert calls(play) == count
+    play.open_call()
     assert play.cancels() == 1
     play.agent(result_of(1, END_TURN))
     assert play.answers_to(1)[0]["result"]["stopReason"] == "max_turn_requests"
-    ended = "cancelled" if reason == "cancelled" else "completed"
-    assert turns_of(play.guards["s"]) == ["user", ended, "user", "cancelled"]
+    assert turns_of(play.guards["s"]) == ["user", "cancelled"]
+
+
+STATUS_IN_BETWEEN = {
+    "alone": [("ask", 0), ("answer", 0)],
+    "one after another": [("ask", 0), ("answer", 0), ("ask", 1), ("answer", 1)],
+    "at once": [("ask", 0), ("ask", 1), ("answer", 0), ("answer", 1)],
+    "the last first": [("ask", 0), ("ask", 1), ("answer", 1), ("answer", 0)],
+    "across calls": [("answer", -1), ("ask", 0)],
+    "always one": [("ask", 0), ("answer", -1)],
+    "never answered": [("ask", 0)],
+    "sometimes answered": [("ask", 0), ("ask", 1), ("answer", 1)],
+    "refused": [("ask", 0), ("refuse", 0)],
+    "refused one after another": [("ask", 0), ("refuse", 0), ("ask", 1), ("refuse", 1)],
+}
+"""What a program does after a few calls. Numbers are relative to the round; at -1 is the last of the round before."""
+
+
+WAYS = [(way, "/status") for way in STATUS_IN_BETWEEN] + [
+    (way, "How is it going?") for way in STATUS_IN_BETWEEN if way != "across calls"
+]
+"""Of words, those across calls look like prompts of a person while another was fed into a turn and has no answer."""
+
+
+@pytest.mark.parametrize("apart", [1, 2, 3])
+@pytest.mark.parametrize(("way", "text"), WAYS)
+def test_a_program_that_asks_for_the_status_in_between_keeps_no_loop_alive(way: str, text: str, apart: int) -> None:
+    """T28 and T23: a command or a refused prompt gives the loop no fresh counts, other words do so twice at most."""
+    play = Play().start()
+    play.prompt("work")
+    calls = 0
+    for base in range(0, 200, 2):
+        for _ in range(apart):
+            play.call()
+        calls += apart
+        if play.cancels():
+            break
+        for what, number in STATUS_IN_BETWEEN[way]:
+            if what == "ask":
+                play.prompt(base + number, text=text)
+            elif base + number >= 0:
+                answered = base + number - (number == -1)
+                play.agent(result_of(answered, END_TURN) if what == "answer" else error_of(answered, -32603))
+    assert play.cancels() == 1
+    counts_on = text == "/status" or "refused" in way
+    assert calls <= (CALLS_TO_HALT + apart - 1 if counts_on else 3 * CALLS_TO_HALT)
+    play.agent(result_of("work", {"stopReason": "cancelled"}))
+    assert len(play.answers_to("work")) == 1
+
+
+def test_while_later_prompts_wait_still_an_answer_casts_no_doubt_on_the_turn() -> None:
+    play = Play().start()
+    for number in (1, 2, 3):
+        play.prompt(number)
+    running = play.open_call()
+    play.agent(result_of(2, END_TURN))
+    assert play.sessions["s"].state == "running"
+    play.agent(session_update("s", "tool_call_update", toolCallId=running, status="completed", rawOutput="same"))
+    for _ in range(CALLS_TO_HALT - 2):
+        play.call()
+    play.open_call()
+    assert play.cancels() == 1
+
+
+def test_a_prompt_that_went_on_has_its_turn_until_it_is_answered_and_the_next_counts_anew() -> None:
+    play = Play().start()
+    play.prompt(1)
+    for number in (2, 3):
+        play.prompt(number)
+        play.agent(result_of(number, END_TURN))
+        play.call()
+    assert calls(play) == 2
+    assert play.agent(result_of(1, END_TURN)) is None
+    assert play.sessions["s"].state == "idle"
+    for number in (4, 5):
+        play.prompt(number)
+        assert calls(play) == 0
+        play.call()
+        play.prompt("status")
+        play.agent(result_of("status", END_TURN))
+        assert play.sessions["s"].state == "idle"
+    assert turns_of(play.guards["s"]) == ["user", "completed", "user", "completed", "user"]
+
+
+def test_one_that_went_on_and_was_cancelled_holds_nothing_up() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.prompt(2)
+    play.agent(result_of(2, END_TURN))
+    play.call()
+    play.client(notification("session/cancel", {"sessionId": "s"}))
+    for number in range(3, 9):
+        play.prompt(number)
+        play.call()
+        play.call()
+        play.agent(result_of(number, END_TURN))
+    assert calls(play) == 2
+    play.forget()
+    play.prompt(9)
+    play.loop()
+    assert play.cancels() == 1
+
+
+def test_of_several_that_were_left_the_one_that_goes_on_is_not_known_so_each_answer_ends_it() -> None:
+    play = Play().start()
+    play.prompt("fed")
+    play.prompt(1)
+    play.prompt(2)
+    play.agent(result_of(2, END_TURN))
+    play.prompt(3)
+    play.agent(result_of(3, END_TURN))
+    play.call()
+    assert play.sessions["s"].state == "running"
+    play.agent(result_of(1, END_TURN))
+    assert play.sessions["s"].state == "idle"
+    for number in range(4, 10):
+        play.prompt(number)
+        play.call()
+        play.call()
+        assert calls(play) == 2
+        play.agent(result_of(number, END_TURN))
 
 
 def test_a_prompt_that_is_answered_after_a_later_one_is_over() -> None:
@@ -252,6 +381,80 @@ def test_t16_a_load_that_is_never_answered_does_not_keep_the_guard_off() -> None
     for play in (prompted, cancelled):
         play.loop()
         assert play.cancels() == 1
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+def test_a_load_that_is_never_answered_and_shows_nothing_leaves_the_turn_as_it_is(method: str) -> None:
+    play = Play().start()
+    play.prompt(1)
+    known = play.open_call()
+    play.client(loading("l", method))
+    play.agent(session_update("s", "tool_call_update", toolCallId=known, status="completed", rawOutput="same"))
+    for _ in range(CALLS_TO_HALT - 2):
+        play.call()
+    play.open_call()
+    assert play.cancels() == 1
+
+
+@pytest.mark.parametrize("old", [0, 1, 50])
+def test_a_past_that_is_shown_and_not_answered_ends_with_the_first_call_after_those_of_the_turn(old: int) -> None:
+    play = Play().start()
+    play.prompt(1)
+    of_turn = [play.call(), play.call({"path": "b"})]
+    play.client(LOAD)
+    replayed(play, old)
+    play.agent(told_again_as_a_user())
+    for call_id in of_turn:
+        play.call(call_id=call_id)
+    assert calls(play) == 2
+    play.loop()
+    assert play.cancels() == 1
+
+
+def test_a_call_of_the_turn_that_ends_while_the_past_is_shown_is_not_yet_the_end_of_it() -> None:
+    play = Play().start()
+    play.prompt(1)
+    running = play.open_call()
+    play.client(LOAD)
+    replayed(play, 3)
+    play.agent(session_update("s", "tool_call_update", toolCallId=running, status="completed", rawOutput="same"))
+    replayed(play, 50, prefix="older")
+    assert calls(play) == 1
+
+
+def test_a_past_that_never_comes_to_the_turn_ends_after_a_thousand_calls() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.client(LOAD)
+    replayed(play, MAX_SHOWN)
+    assert calls(play) == 0
+    play.loop()
+    assert play.cancels() == 1
+
+
+def test_a_permission_is_asked_for_now_whatever_is_shown() -> None:
+    play = Play().start()
+    play.prompt(1)
+    for _ in range(CALLS_TO_HALT - 1):
+        play.call()
+    play.client(LOAD)
+    play.agent(told_again_as_a_user())
+    play.agent(permission(7, "new", name="look", rawInput={"path": "a"}))
+    assert play.cancels() == 1
+
+
+def test_a_past_that_is_asked_for_in_a_turn_and_shown_after_it_is_history() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.call()
+    play.client(LOAD)
+    play.agent(result_of(1, END_TURN))
+    replayed(play, 50)
+    play.agent(result_of("load", {}))
+    assert calls(play) == 1
+    play.prompt(2)
+    play.loop()
+    assert play.cancels() == 1
 
 
 def test_a_second_prompt_that_is_refused_ends_no_turn() -> None:

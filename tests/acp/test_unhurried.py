@@ -79,6 +79,24 @@ def test_a_change_holds_at_the_next_look(files: Files) -> None:
     assert sources.found("/a") is sources.found("/a")
 
 
+def test_where_a_name_leads_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an agent puts in the place of its own directory later is not followed."""
+    monkeypatch.setattr(places, "user_file", lambda: tmp_path / "user.json")
+    for name in ("here", "there"):
+        (tmp_path / name / ".turnguard").mkdir(parents=True)
+        (tmp_path / name / ".turnguard/settings.json").write_text("{}")
+    link = tmp_path / "link"
+    link.symlink_to("here")
+    clock = Clock()
+    sources = made(clock)
+    wait_for(lambda: sources.found(str(link / ".")).project == tmp_path / "here")
+    link.unlink()
+    link.symlink_to("there")
+    clock.now += LOOK_SECONDS
+    assert sources.found(str(link / "."), now=True).project == tmp_path / "here"
+    wait_for(lambda: sources.found(f"{link}/../link").project == tmp_path / "there")
+
+
 def test_a_file_system_that_hangs_is_waited_for_once_and_what_was_known_holds(files: Files) -> None:
     clock = Clock()
     sources = made(clock)

@@ -244,6 +244,33 @@ def test_half_of_a_shield_that_goes_from_a_file_leaves_the_session_guarded(serve
     assert served.ask(6, USER_TURN)["action"] == "halt"
 
 
+def test_a_change_of_settings_alone_is_told(serve: Serve) -> None:
+    served = serve()
+    served.open("own", settings={"model": {"maxToolCallsPerTurn": 9}})
+    sections = {"settings": {"turnguard": {"model": {"maxToolCallsPerTurn": 40}}}}
+    served.daemon.tell("workspace/didChangeConfiguration", sections)
+
+    def told() -> list[Any]:
+        served.daemon.is_silent()
+        return [each["params"] for each in served.daemon.told if each["method"] == "turnguard/didChangeSession"]
+
+    wait_until(lambda: told() != [])
+    assert [(each["sessionId"], each["cap"]) for each in told()] == [("s", {"value": 40, "explicit": True})]
+
+
+def test_trust_holds_whichever_way_leads_to_the_directory(
+    serve: Serve, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project_says(home, {"model": {"maxToolCallsPerTurn": 500}})
+    trusts(home, monkeypatch)
+    (home.project / "sub").mkdir()
+    (home.root / "link").symlink_to(home.project)
+    served = serve()
+    for session_id, cwd in (("up", home.project / "sub/.."), ("link", home.root / "link"), ("beneath", home.project)):
+        opened = served.open(session_id, cwd=str(cwd))["result"]
+        assert (opened["cwd"], opened["cap"]["value"]) == (str(cwd), 500)
+
+
 # --- three clients ----------------------------------------------------------------------------------------------------
 
 

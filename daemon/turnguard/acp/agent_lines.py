@@ -7,6 +7,7 @@ from msgspec import UNSET, Raw
 
 from turnguard.acp.connection import Connection, Handler, id_of
 from turnguard.acp.messages import (
+    SESSION_UPDATE,
     Initialized,
     Message,
     RequestId,
@@ -43,7 +44,7 @@ class AgentLines:
         self._say = say
         self._handlers: Mapping[str | None, Handler] = {
             None: self._answers,
-            "session/update": self._update,
+            SESSION_UPDATE: self._update,
             "session/request_permission": self._permission,
             "elicitation/create": self._elicitation,
             "fs/write_text_file": self._acts,
@@ -58,6 +59,11 @@ class AgentLines:
         """What becomes of a line; None: forward it unchanged."""
         handler = self._handlers.get(message.method)
         return None if handler is None else handler(message, line, now)
+
+    def passes(self, message: Message) -> bool:
+        """Whether a message is forwarded as it is, whatever the guards say: an update of a turn that nobody stops."""
+        session = self._connection.known(message.params.session_id)
+        return message.method == SESSION_UPDATE and session is not None and session.passes_updates
 
     def take_unread(self, line: bytes, now: float, *, is_whole: bool = True) -> Out | None:
         """What becomes of a line that cannot be read; None: forward it unchanged. `is_whole` False: it is the start.
@@ -78,11 +84,12 @@ class AgentLines:
 
     def _update(self, message: Message, line: bytes, now: float) -> Out | None:
         params = message.params
-        session, update = self._connection.known(params.session_id), params.update
+        session_id, update = params.session_id, params.update
         if update is None:
             return None
+        session = None if session_id is None else self._connection.sessions.get(session_id)
         if session is None:
-            session = self._session_by_chance(params.session_id, is_undecoded=type(update) is UndecodedUpdate)
+            session = self._session_by_chance(session_id, is_undecoded=type(update) is UndecodedUpdate)
             if session is None:
                 return None
         out = session.update(update, line, now)

@@ -125,9 +125,13 @@ class Calls:
         """The ids of the calls of this turn that have not ended, also of those that are held no more."""
         return [*self._let_go, *(call_id for call_id, call in self._open.items() if call.earlier is None)]
 
+    def is_of_turn(self, call_id: str) -> bool:
+        """Whether a call was made in the turn at hand."""
+        return call_id in self._open or call_id in self._ended
+
     def is_new(self, call_id: str, told: ToolCall) -> bool:
         """Whether a message tells of a call that the model made and that was not heard of, in this turn or before."""
-        if call_id in self._open or call_id in self._ended or call_id in self._past:
+        if self.is_of_turn(call_id) or call_id in self._past:
             return False
         merged = MergedCall(call_id)
         merged.merge(told)

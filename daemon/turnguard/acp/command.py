@@ -11,15 +11,16 @@ from typing import NamedTuple
 
 from turnguard import __version__
 from turnguard.acp.child import Child
-from turnguard.acp.options import OnLoop, Options, StopAs
+from turnguard.acp.options import OnLoop, Options, StillRunning, StopAs
 from turnguard.acp.proxy import Proxy
-from turnguard.acp.record import RecordedGuard
 from turnguard.acp.relay import Ends, Relay
 from turnguard.acp.turn import Guarded
 from turnguard.acp.unhurried import UnhurriedSources
 from turnguard.acp.watch import Signals, Watch
+from turnguard.arguments import Parser
+from turnguard.harmless import harmless
 from turnguard.process import NOT_EXECUTABLE, SEPARATOR, NotStartedError, Waker, open_standard_streams, seconds
-from turnguard.recording import open_transcript
+from turnguard.recording import RecordedSession, Transcript, open_transcript
 from turnguard.settings.places import install_salt, seal_of
 from turnguard.settings.problems import describe
 from turnguard.settings.sourced import SourcedSession
@@ -31,6 +32,7 @@ MISUSE = 2
 
 STOP_AS: tuple[StopAs, ...] = ("max_turn_requests", "cancelled", "error")
 ON_LOOP: tuple[OnLoop, ...] = ("halt", "ask", "warn")
+STILL_RUNNING: tuple[StillRunning, ...] = ("forward", "fail")
 
 GuardFor = Callable[[str, str | None], Guarded]
 """Makes the guards of a session, from its id and, where known, its directory."""
@@ -55,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
     problems = [describe(problem) for problem in sources.own_problems]
     if problems:  # a guard that is not the one that was set would let money be spent
         return _complain("not started, since your settings have mistakes:\n  " + "\n  ".join(problems))
-    return run(choices, lambda: guards(sources))
+    return run(choices, lambda transcript: guards(sources, transcript))
 
 
 def choices_of(argv: Sequence[str]) -> Choices:
@@ -71,18 +73,21 @@ def choices_of(argv: Sequence[str]) -> Choices:
         on_loop=given.on_loop,
         note=given.note,
         grace=given.grace,
+        still_running=given.still_running,
         kill_after=given.kill_after,
     )
     return Choices(agent, options, given.set, given.record, given.log)
 
 
-def guards(sources: Sources) -> GuardFor:
-    """Makes guards for sessions, under what these sources say."""
+def guards(sources: Sources, transcript: Transcript | None = None) -> GuardFor:
+    """Makes guards for sessions, under what these sources say. `transcript`: where it is written what they hear."""
     seal = seal_of(install_salt())
-    return lambda session_id, cwd: SourcedSession(session_id, sources, cwd=cwd, seal=seal)
+    if transcript is None:
+        return lambda session_id, cwd: SourcedSession(session_id, sources, cwd=cwd, seal=seal)
+    return lambda session_id, cwd: RecordedSession(session_id, sources, transcript, cwd=cwd, seal=seal)
 
 
-def run(choices: Choices, guards: Callable[[], GuardFor]) -> int:
+def run(choices: Choices, guards: Callable[[Transcript | None], GuardFor]) -> int:
     """Starts the agent and stands in front of it until it has ended; the code to exit with.
 
     To be called once, from the main thread: from now on stdin and stdout belong to the protocol. What is logged while
@@ -92,11 +97,9 @@ def run(choices: Choices, guards: Callable[[], GuardFor]) -> int:
     try:
         told = Told(choices.log)
         logging.getLogger("turnguard").addHandler(_Saying(told.say))
-        guard_for = guards()
-        if choices.record is not None:
-            guard_for = _recorded(choices.record, guard_for, told.say)
+        guard_for = guards(None if choices.record is None else open_transcript(choices.record, told.say))
     except OSError as error:
-        return _complain(f"cannot write {error.filename}: {error.strerror}")
+        return _complain(f"cannot write {harmless(str(error.filename))}: {error.strerror}")
     proxy = Proxy(guard_for, choices.options, version=__version__, note=told.note)
     signals = Signals()
     try:
@@ -107,7 +110,7 @@ def run(choices: Choices, guards: Callable[[], GuardFor]) -> int:
         _complain(str(error))
         return error.exit_code
     except OSError as error:
-        _complain(f"cannot start {choices.agent[0]}: {error.strerror}")
+        _complain(f"cannot start {harmless(choices.agent[0])}: {error.strerror}")
         return NOT_EXECUTABLE
     told.start()
     told.note(f"turnguard {__version__} in front of {choices.agent[0]}, process {child.pid}")
@@ -141,12 +144,6 @@ def _client_ends() -> tuple[int, int]:
     return ends
 
 
-def _recorded(file: Path, guard_for: GuardFor, say: Callable[[str], None]) -> GuardFor:
-    """Guards whose events are written to a file as well. Raises OSError when it cannot be opened; it is appended to."""
-    transcript = open_transcript(file, say)
-    return lambda session_id, cwd: RecordedGuard(transcript, session_id, guard_for(session_id, cwd))
-
-
 def _complain(words: str) -> int:
     with suppress(OSError):
         os.write(STDERR, f"turnguard acp: {words}\n".encode("utf-8", "backslashreplace"))
@@ -155,7 +152,7 @@ def _complain(words: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """What the command understands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="turnguard acp",
         usage="turnguard acp [options] -- AGENT...",
         description="Starts an ACP agent and stands between it and the client. Nothing changes until the agent loops; "
@@ -178,6 +175,13 @@ def parser() -> argparse.ArgumentParser:
         default=15.0,
         metavar="SECONDS",
         help="how long a stopped agent has to end its turn; default: 15",
+    )
+    add(
+        "--still-running",
+        choices=STILL_RUNNING,
+        default="forward",
+        help="what becomes of a prompt that waited 15 seconds for a stopped turn, which does not end; "
+        "default: %(default)s",
     )
     add(
         "--kill-after",

@@ -152,11 +152,19 @@ MAX_SLOW_BYTES = 4 * 1024 * 1024
 
 
 def decode(line: bytes) -> Message | None:
-    """The message of a line, None when it is none that can be read. Never raises."""
+    """The message of a line, None when it is none that can be read, or a batch of them. Never raises."""
     try:
         return _message(line)
     except UNREADABLE:
-        return _slowly(line.removeprefix(BYTE_ORDER_MARK))
+        return None if is_batch(line) else _slowly(line.removeprefix(BYTE_ORDER_MARK))
+
+
+def decode_at_once(line: bytes) -> Message | None:
+    """The message of a line that needs not be read the slow way, None for any other."""
+    try:
+        return _message(line)
+    except UNREADABLE:
+        return None
 
 
 def is_batch(line: bytes) -> bool:

@@ -34,6 +34,10 @@ class Route(NamedTuple):
     kill_agent: bool = False
 
 
+Later = Callable[[float], Route | None]
+"""Looks at a line that was forwarded already, at a time. What follows it; None: nothing."""
+
+
 class Out:
     """A Route in the making. `answered`: the client's requests that it answers in the agent's place."""
 
@@ -166,6 +170,15 @@ def with_note(line: bytes, note: str) -> bytes | None:
     params["prompt"] = json_of([*blocks, {"type": "text", "text": note}])
     message["params"] = json_of(params)
     return encoded(message)
+
+
+def is_command(line: bytes) -> bool:
+    """Whether a `session/prompt` is a command to the agent itself, like `/status`."""
+    try:
+        blocks = _items_of(members_of(members_of(line)["params"])["prompt"])
+        return bool(blocks) and _is_command(blocks[0])
+    except (KeyError, ValueError):
+        return False
 
 
 def _items_of(value: Raw) -> list[Raw]:

@@ -11,9 +11,9 @@ from uuid import uuid4
 from turnguard.acp.agent_lines import AgentLines
 from turnguard.acp.client_lines import ClientLines
 from turnguard.acp.connection import Connection, Given
-from turnguard.acp.messages import decode, entries, is_batch
+from turnguard.acp.messages import decode, decode_at_once, entries, is_batch
 from turnguard.acp.options import Options
-from turnguard.acp.outgoing import Direction, Out, Route
+from turnguard.acp.outgoing import Direction, Later, Out, Route
 from turnguard.acp.turn import Guarded
 
 FORWARD = None
@@ -68,10 +68,10 @@ class Proxy:
     def from_client(self, line: bytes, now: float) -> Route | None:
         """A line of the client's, with its line end. None: forward it unchanged."""
         try:
-            if is_batch(line):
-                return _taken_apart(line, now, self.from_client, "client")
             message = decode(line)
-            out = None if message is None else self._take_client(message, line, now)
+            if message is None:
+                return _taken_apart(line, now, self.from_client, "client")
+            out = self._take_client(message, line, now)
             return FORWARD if out is None else out.route()
         except Exception as error:
             self._fault(error)
@@ -82,18 +82,40 @@ class Proxy:
         if self._connection.is_unguarded:
             return FORWARD
         try:
-            if is_batch(line):
-                return _taken_apart(line, now, self.from_agent, "agent")
             message = decode(line)
-            if message is None:
+            if message is not None:
+                out = self._take_agent(message, line, now)
+            elif is_batch(line):
+                return _taken_apart(line, now, self.from_agent, "agent")
+            else:
                 self._connection.unread += bool(line.strip())
                 out = self._agent_lines.take_unread(line, now)
-            else:
-                out = self._take_agent(message, line, now)
             return FORWARD if out is None else out.route()
         except Exception as error:
             self._fault(error)
             return FORWARD
+
+    def look_later(self, line: bytes) -> Later | None:
+        """How a line of the agent's is looked at once it was forwarded; None: it has to be looked at before.
+
+        It passes whatever is found in it, though others may follow. (One without an end would get one.)
+        """
+        message = decode_at_once(line) if line.endswith(b"\n") else None
+        if message is None or not self._agent_lines.passes(message):
+            return None
+
+        def look(now: float) -> Route | None:
+            try:
+                out = self._take_agent(message, line, now)
+            except Exception as error:
+                self._fault(error)
+                return None
+            if out is None:
+                return None
+            out.to_client = [each for each in out.to_client if each is not line]
+            return out.route()
+
+        return look
 
     def unread(self, direction: Direction, start: bytes, now: float) -> Route | None:
         """A line comes that is too long to be looked at, of which this is the start. None: forward it unchanged."""

@@ -66,7 +66,7 @@ class Pump:
         self._fd = fd
         self._way = way
         self._observed_bytes = observed_bytes
-        self._kept = bytearray()
+        self._kept: bytes | bytearray = b""
         self._is_streaming = False
 
     @property
@@ -106,8 +106,7 @@ class Pump:
             return
         whole = block if end == len(block) else block[:end]
         if self._kept:
-            self._kept += whole
-            whole, self._kept = bytes(self._kept), bytearray()
+            whole, self._kept = b"".join((self._kept, whole)), b""
         self._decide(whole)
         if end < len(block):
             self._keep(block[end:])
@@ -115,7 +114,7 @@ class Pump:
     def end(self) -> None:
         """Forwards the last line, if it was not ended."""
         if self._kept:
-            whole, self._kept = bytes(self._kept), bytearray()
+            whole, self._kept = bytes(self._kept), b""
             self._decide(whole)
 
     def _decide(self, whole: bytes) -> None:
@@ -123,10 +122,15 @@ class Pump:
         self._way.decide((whole,) if is_one else BytesIO(whole).readlines(), whole)
 
     def _keep(self, block: bytes) -> None:
-        self._kept += block
+        """Keeps what is not whole. Most lines come in two pieces at the most, of which none is copied here."""
+        if self._kept:
+            self._kept = self._kept if isinstance(self._kept, bytearray) else bytearray(self._kept)
+            self._kept += block
+        else:
+            self._kept = block
         if len(self._kept) > self._observed_bytes:
             self._is_streaming = True
-            start, self._kept = self._kept, bytearray()
+            start, self._kept = self._kept, b""
             for at in range(0, len(start), BLOCK_BYTES):
                 self._way.pass_unread(bytes(start[at : at + BLOCK_BYTES]), is_first=at == 0)
 

@@ -4,7 +4,8 @@
     client <- outlet <- | one lock   | <- pump <- agent
 
 What is decided is put into the outlets under the lock, so that each side gets it in the order of the decisions; it is
-written outside. How it all ends is in `watch`.
+written outside. A long line that passes whatever is found in it is written first and looked at then: the client does
+not wait until a result is weighed. How it all ends is in `watch`.
 """
 
 import threading
@@ -12,9 +13,13 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import NamedTuple, Protocol
 
-from turnguard.acp.outgoing import Direction, Route
+from turnguard.acp.memory import keep_freed_memory
+from turnguard.acp.outgoing import Direction, Later, Route
 from turnguard.acp.outlet import Outlet
 from turnguard.acp.pump import OBSERVED_BYTES, Pump
+
+LONG_BYTES = 16 * 1024
+"""From this length on a line is worth a second look at whether it passes anyhow."""
 
 FAILED = "turnguard: the relay failed and ends: {error} in {thread}"
 
@@ -35,6 +40,10 @@ class Proxy(Protocol):
 
     def from_agent(self, line: bytes, now: float) -> Route | None:
         """What happens in place of forwarding a line of the agent's; None: it is forwarded."""
+        ...
+
+    def look_later(self, line: bytes) -> Later | None:
+        """How a line of the agent's is looked at once it was forwarded; None: it has to be looked at before."""
         ...
 
     def unread(self, direction: Direction, start: bytes, now: float) -> Route | None:
@@ -83,6 +92,8 @@ class _Way:
 
     def decide(self, lines: Sequence[bytes], whole: bytes) -> None:
         """Forwards lines, or what stands in for some of them."""
+        if len(whole) >= LONG_BYTES and len(lines) == 1 and self._pass_first(whole):
+            return
         relay, out, see = self._relay, self._out, self._see
         with self._lock:
             now = monotonic()
@@ -100,6 +111,26 @@ class _Way:
             relay.look_at_proxy()
         out.flush()
         self._other.leave()
+
+    def _pass_first(self, line: bytes) -> bool:
+        """Forwards a line and looks at it then, if it passes anyhow. Whether it does."""
+        relay, out = self._relay, self._out
+        if self._direction == "client":
+            return False
+        with self._lock:
+            look = relay.proxy.look_later(line)
+            if look is None:
+                return False
+            out.forward(line)
+        out.flush()
+        with self._lock:
+            route = look(monotonic())
+            if route is not None:
+                relay.put(route)
+            relay.look_at_proxy()
+        out.flush()
+        self._other.leave()
+        return True
 
     def pass_unread(self, block: bytes, *, is_first: bool) -> None:
         """Forwards a part of a line that is too long to be looked at."""
@@ -154,6 +185,7 @@ class Relay:
 
     def start(self) -> None:
         """Starts the pumps."""
+        keep_freed_memory()
         self._spawn("from client", self._pump_client)
         self._spawn("from agent", self._pump_agent)
 

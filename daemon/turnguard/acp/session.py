@@ -31,7 +31,7 @@ from turnguard.acp.messages import (
     Update,
 )
 from turnguard.acp.options import Options
-from turnguard.acp.outgoing import Out, cancel_request, failure, response, whole, with_id, with_note
+from turnguard.acp.outgoing import Out, cancel_request, failure, is_command, response, whole, with_id, with_note
 from turnguard.acp.requests import CANCELLED_PERMISSION, Open, OpenRequests, rejection
 from turnguard.acp.tell import Teller
 from turnguard.acp.turn import Guarded, Turns, Work
@@ -104,7 +104,12 @@ class Session:
             return "zombie" if self._is_zombie else "stopping"
         if self._question is not None:
             return "asking"
-        return "running" if self.turns.works else "idle"
+        return "idle" if self.turns.running is None else "running"
+
+    @property
+    def passes_updates(self) -> bool:
+        """Whether the client gets all that the agent tells."""
+        return self._halt is None
 
     @property
     def deadline(self) -> float | None:
@@ -136,7 +141,8 @@ class Session:
 
     def _begin_prompt(self, request_id: RequestId, line: bytes, out: Out, now: float) -> bytes:
         """Begins the work of a prompt. Returns the line that goes to the agent."""
-        verdict = self.turns.begin(Work(request_id=request_id))
+        is_in_between = bool(self.turns.works) and is_command(line)
+        verdict = self.turns.begin(Work(request_id=request_id, is_command=is_in_between))
         if self._note is not None:
             noted = with_note(line, self._note)
             if noted is not None:
@@ -203,7 +209,7 @@ class Session:
             self._teller.has_message_ids = True
         verdict = self.turns.saw(update)
         if self._halt is not None:
-            is_late = self._is_zombie and not self.turns.is_replaying
+            is_late = self._is_zombie and not self.turns.replays.is_shown
             return self._late_update(self._halt, update) if is_late else None
         return None if verdict is None else self._around(line, verdict, now, update.tool_call_id)
 
@@ -327,6 +333,7 @@ class Session:
         self.turns.end(work, outcome)
         if self.turns.running is not running:
             self._withdraw_question(out)
+        if running not in self.turns.works:
             self._blocked.clear()
         if out.is_empty:
             return None
@@ -450,7 +457,7 @@ class Session:
         work, options, finding = self.turns.running, self._options, verdict.findings[0]
         if work is None:
             return
-        is_again = self._strikes.note(self.turns.number, finding)
+        is_again = self._strikes.note(self.turns.worked, finding)
         halt = Halt(work, verdict, options.stop_as, now + options.grace, is_again=is_again, because=because)
         self._halt = halt
         self._log(words.logged(self.session_id, finding))

@@ -5,12 +5,16 @@ Updates carry no prompt id, so they belong to the session's work at hand:
     work      what the session was asked to do by a prompt, or what the agent said it began by itself; in order
     running   the first of the works; its turn is the guard's turn
     a turn    begins when a work comes to the front, ends when that work does
-    history   all updates while no work is there, and those of a session that is being loaded, resumed or forked
+    history   all updates while no work is there, and those of the session's past that is being shown (`replay`)
 
-The answer to a later prompt takes the works before it with it: an agent that feeds a prompt into the running turn never
-answers that prompt (codex-acp). An error does not: it can mean that a second prompt was refused (mistral-vibe). Should
-the agent make another call while such a prompt is unanswered, it was at that prompt all along (a command like `/status`
-was answered in between): its work is taken up again, as a turn of its own.
+The answer to a later prompt says nothing for certain of the works before it. An agent that feeds a prompt into the
+running turn never answers that prompt (codex-acp); another answers a command like `/status` in between; an error can
+mean that a second prompt was refused (mistral-vibe). So the turn is not over by it, only presumed to be, unless it was
+an error or other prompts wait still:
+
+    then comes             the turn
+    the next prompt        has ended, unless the prompt is a command
+    a call that is new     goes on with what it has counted, and no later answer casts doubt on it any more
 """
 
 from collections.abc import Sequence
@@ -18,9 +22,19 @@ from typing import Protocol
 
 from turnguard.acp.calls import MAX_OPEN, Calls
 from turnguard.acp.messages import TOOL_CALLS, PermissionRequest, RequestId, ToolCall, Update
+from turnguard.acp.replay import Replays
 from turnguard.core.guard import Needs
 from turnguard.settings.guarded import USER_ORIGIN
-from turnguard_protocol.events import CallRekeyed, Event, TurnEnded, TurnOutcome, TurnStarted, UserInput
+from turnguard_protocol.events import (
+    CallRekeyed,
+    Event,
+    StepFinished,
+    ToolCalls,
+    TurnEnded,
+    TurnOutcome,
+    TurnStarted,
+    UserInput,
+)
 from turnguard_protocol.settings import SettingsReport
 from turnguard_protocol.verdicts import Action, OverrideAction, SessionStatus, Verdict
 
@@ -28,7 +42,7 @@ AGENT = "agent"
 """The origin of a turn that the agent began without saying why."""
 
 MAX_LEFT = 100
-"""Prompts that were passed over by the answer to a later one and are remembered; the oldest are forgotten first."""
+"""Prompts that were never answered and are remembered; the oldest are forgotten first."""
 
 SOURCES = {"background_notification": "notification"}
 """What agents call the origin of a turn, and what events call it."""
@@ -67,15 +81,21 @@ class Guarded(Protocol):
 class Work:
     """Something a session does: for the prompt `request_id`, or as the turn `turn_id` that the agent began.
 
-    `is_cancelled`: the user has had enough of it.
+    `is_command`: the prompt is one to the agent itself, like `/status`. `is_cancelled`: the user has had enough of it.
     """
 
-    __slots__ = ("is_cancelled", "origin", "request_id", "turn_id")
+    __slots__ = ("is_cancelled", "is_command", "origin", "request_id", "turn_id")
 
     def __init__(
-        self, *, request_id: RequestId | None = None, turn_id: str | None = None, origin: str = USER_ORIGIN
+        self,
+        *,
+        request_id: RequestId | None = None,
+        turn_id: str | None = None,
+        origin: str = USER_ORIGIN,
+        is_command: bool = False,
     ) -> None:
         self.request_id = request_id
+        self.is_command = is_command
         self.turn_id = turn_id
         self.origin = origin
         self.is_cancelled = False
@@ -84,36 +104,49 @@ class Work:
 class Turns:
     """The turns of one session. Nothing here decides anything: verdicts are handed on as the guard gave them.
 
-    `number` counts the turns that began. `left`: works for prompts that were not answered when a later one was.
-    `_unheard`: what calls turned out to be while the guard was halted, when it
-    takes nothing; it hears of it when the turn goes on.
+    `number` counts the turns that began, `worked` those of them in which the model did something. `left`: works whose
+    prompts were never answered when their turn was presumed to be over, and then ended; should the agent go on with
+    one, that is another turn. `_presumed`: how the turn at hand is presumed to have ended. `_going_on`: works of which
+    one goes on whatever later prompts are answered. `_unheard`: what calls turned out to be while the guard was halted,
+    when it takes nothing; it hears of it when the turn goes on.
     """
 
-    __slots__ = ("_replays", "_unheard", "calls", "guard", "left", "number", "works")
+    __slots__ = (
+        "_going_on",
+        "_has_worked",
+        "_presumed",
+        "_unheard",
+        "calls",
+        "guard",
+        "left",
+        "number",
+        "replays",
+        "worked",
+        "works",
+    )
 
     def __init__(self, calls: Calls, guard: Guarded) -> None:
         self.calls = calls
         self.guard = guard
+        self.replays = Replays(calls)
         self.works: list[Work] = []
         self.left: list[Work] = []
         self.number = 0
-        self._replays: set[RequestId] = set()
+        self.worked = 0
+        self._has_worked = False
+        self._presumed: TurnOutcome | None = None
+        self._going_on: Sequence[Work] = ()
         self._unheard: list[CallRekeyed] = []
 
     @property
     def running(self) -> Work | None:
         """The work whose turn it is."""
-        return self.works[0] if self.works else None
+        return self.works[0] if self.works and self._presumed is None else None
 
     @property
     def is_live(self) -> bool:
         """Whether what the agent tells now belongs to a turn."""
-        return bool(self.works) and not self._replays
-
-    @property
-    def is_replaying(self) -> bool:
-        """Whether what the agent tells now is the session's past."""
-        return bool(self._replays)
+        return bool(self.works) and self._presumed is None and not self.replays.is_shown
 
     # --- beginnings and ends ------------------------------------------------------------------------------------------
 
@@ -123,7 +156,12 @@ class Turns:
         Nobody prompts while they wait for a session's past: a request for it that still has no answer will get none.
         """
         if work.request_id is not None:
-            self._replays.clear()
+            self.replays.clear()
+        if self._presumed is not None and not work.is_command:
+            unanswered = [each for each in self.works if each.request_id is not None]
+            self.left = [*self.left, *unanswered][-MAX_LEFT:]
+            self.works = []
+            self._end(self._presumed)
         self.works.append(work)
         if len(self.works) == 1:
             return self._start(work)
@@ -135,61 +173,81 @@ class Turns:
             self.left.remove(work)
         if work not in self.works:
             return
+        if work in self._going_on:
+            self._going_on = ()
         at = self.works.index(work)
-        if at and outcome == "failed":
-            del self.works[at]
-            return
-        passed_over = [each for each in self.works[:at] if each.request_id is not None]
-        self.left = [*self.left, *passed_over][-MAX_LEFT:]
-        del self.works[: at + 1]
-        self.guard.record([*self.calls.turn_ended(), TurnEnded(outcome)])
-        if self.works:
-            self._start(self.works[0])
+        del self.works[at]
+        if not at:
+            self._end(outcome)
+            if self.works:
+                self._start(self.works[0])
+        elif at == len(self.works) and outcome != "failed" and all(each.is_cancelled for each in self._going_on):
+            self._presumed = outcome
 
     def _start(self, work: Work) -> Verdict:
         self.number += 1
+        self._has_worked = False
         self._unheard = []
         return self.guard.record([TurnStarted(origin=work.origin), *self.calls.turn_started()])
 
-    # --- replay -------------------------------------------------------------------------------------------------------
+    def _end(self, outcome: TurnOutcome) -> None:
+        self._presumed = None
+        self.guard.record([*self.calls.turn_ended(), TurnEnded(outcome)])
+
+    # --- the past -----------------------------------------------------------------------------------------------------
 
     def replay_began(self, request_id: RequestId) -> None:
-        """The client asked for the session's past; until that request is answered updates are history."""
-        self._replays.add(request_id)
+        """The client asked for the session's past."""
+        self.replays.began(request_id, in_turn=self.running is not None)
 
     def replay_ended(self, request_id: RequestId) -> None:
-        """The request was answered, by a result or by an error."""
-        self._replays.discard(request_id)
+        """The request was answered or taken back."""
+        self.replays.ended(request_id)
 
     # --- what is told -------------------------------------------------------------------------------------------------
 
     def saw(self, update: Update) -> Verdict | None:
         """The agent told something; None when it is nothing to the guards."""
+        if self.replays.is_asked:
+            self.replays.look(update)
         started = self._take_up(update.tool_call_id, update) if update.kind in TOOL_CALLS else None
-        if not self.works or self._replays:
+        if not self.is_live:
             self.calls.replay(update)
             return None
-        return self.tell(self.calls.see(update)) or started
+        events = self.calls.see(update)
+        return self._tell(events) or started if events else started
 
     def asked(self, asked: PermissionRequest) -> Verdict | None:
-        """The agent asks whether a call may run, which may be the first that is heard of it."""
+        """The agent asks whether a call may run, which may be the first that is heard of it. No past is shown so."""
         started = self._take_up(asked.tool_call_id, asked)
-        if not self.is_live:
+        if self.running is None:
             return None
-        return self.tell(self.calls.permission(asked)) or started
+        return self._tell(self.calls.permission(asked)) or started
 
     def _take_up(self, call_id: str | None, told: ToolCall) -> Verdict | None:
-        """Takes up a prompt that is still unanswered when the agent makes a call that is new."""
-        if self.works or self._replays or not self.left or not call_id or not self.calls.is_new(call_id, told):
+        """Goes on with what was presumed to be over when the agent makes a call that is new."""
+        works = self.works if self._presumed is not None else self.left if not self.works else ()
+        if self.replays.is_shown or all(work.is_cancelled for work in works):
             return None
-        work = self.left.pop(0)
-        self.works.append(work)
-        return self._start(work)
+        if not call_id or not self.calls.is_new(call_id, told):
+            return None
+        self._going_on = tuple(works)
+        if self._presumed is not None:
+            self._presumed = None
+            return None
+        self.works, self.left = self.left, []
+        return self._start(self.works[0])
 
     def tell(self, events: Sequence[Event]) -> Verdict | None:
         """Tells the guard what was found out."""
-        if not events or not self.is_live:
+        return self._tell(events) if self.is_live else None
+
+    def _tell(self, events: Sequence[Event]) -> Verdict | None:
+        if not events:
             return None
+        if not self._has_worked and any(isinstance(event, ToolCalls | StepFinished) for event in events):
+            self._has_worked = True
+            self.worked += 1
         verdict = self.guard.record(events)
         if verdict.action is Action.HALT:
             self._unheard += [event for event in events if isinstance(event, CallRekeyed)]

@@ -15,6 +15,8 @@ from pathlib import Path
 from msgspec import UNSET, to_builtins
 from msgspec.structs import replace
 
+from turnguard.arguments import Parser
+from turnguard.harmless import harmless
 from turnguard.headless import words
 from turnguard.headless.live import Guards, GuardsFor, Live
 from turnguard.headless.readers import FORMATS
@@ -30,14 +32,13 @@ from turnguard.process import (
     signals_stay_here,
     widen,
 )
-from turnguard.recording import Transcript, open_transcript
+from turnguard.recording import RecordedSession, Transcript, open_transcript
 from turnguard.settings.layers import SettingsError
 from turnguard.settings.places import install_salt, seal_of
 from turnguard.settings.problems import describe
 from turnguard.settings.sourced import SourcedSession
 from turnguard.settings.sources import Sources
 from turnguard.told import STDERR, Told
-from turnguard_protocol.events import Event
 from turnguard_protocol.verdicts import Action, Totals, Verdict
 
 MISUSE = 2
@@ -85,7 +86,7 @@ def _run(command: Sequence[str], chosen: argparse.Namespace, sources: Sources) -
         guards_for = _guards(sources, transcript)
         guards_for(None)
     except OSError as error:
-        return _complain(f"cannot write {error.filename}: {error.strerror}")
+        return _complain(f"cannot write {harmless(str(error.filename))}: {error.strerror}")
     except SettingsError as error:
         return _complain(f"not started, since your settings have mistakes: {error}")
     watching = Watching(Stream(LIVE_FORMATS, chosen.format), Live(guards_for), is_halting=chosen.on_loop == "halt")
@@ -100,7 +101,7 @@ def _run(command: Sequence[str], chosen: argparse.Namespace, sources: Sources) -
         _complain(str(error))
         return error.exit_code
     except OSError as error:  # too many files are open
-        _complain(f"cannot start {command[0]}: {error.strerror}")
+        _complain(f"cannot start {harmless(command[0])}: {error.strerror}")
         return NOT_EXECUTABLE
     os.close(theirs)
     with signals_stay_here():
@@ -152,21 +153,6 @@ def _report(watching: Watching, halt: Seen | None) -> str:
     return json.dumps(to_builtins(line), separators=(",", ":"))  # in ASCII: a name may hold what a terminal obeys
 
 
-class _Recorded:
-    """The guards of a conversation, with all they are told written down."""
-
-    def __init__(self, transcript: Transcript, name: str, guards: Guards) -> None:
-        self._transcript = transcript
-        self._name = name
-        self._guards = guards
-
-    def record(self, events: Sequence[Event]) -> Verdict:
-        """Answers as the guards do."""
-        verdict = self._guards.record(events)
-        self._transcript.add(self._name, events)
-        return verdict
-
-
 def _guards(sources: Sources, transcript: Transcript | None) -> GuardsFor:
     """Makes the guards of conversations in the directory at hand. They raise SettingsError."""
     run_id = f"exec-{secrets.token_hex(8)}"
@@ -177,8 +163,9 @@ def _guards(sources: Sources, transcript: Transcript | None) -> GuardsFor:
 
     def guards_for(conversation: str | None) -> Guards:
         name = conversation or run_id
-        guards = SourcedSession(name, sources, cwd=cwd, seal=seal)
-        return guards if transcript is None else _Recorded(transcript, name, guards)
+        if transcript is None:
+            return SourcedSession(name, sources, cwd=cwd, seal=seal)
+        return RecordedSession(name, sources, transcript, cwd=cwd, seal=seal)
 
     return guards_for
 
@@ -191,7 +178,7 @@ def _complain(why: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """What the command understands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="turnguard exec",
         usage="turnguard exec [options] -- COMMAND...",
         description="Runs an agent that works without a person. Its output passes as it is; when the agent loops, it "

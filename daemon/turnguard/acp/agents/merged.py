@@ -1,11 +1,12 @@
 """A tool call as its agent has told it so far, over several messages."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from turnguard.acp.messages import ToolCall, member, members, plain, raw_of, text
+from turnguard.acp.messages import UNREADABLE, Partial, ToolCall, member, members, plain, raw_of, text
 from turnguard.acp.outgoing import json_of
 
 MAX_HELD_BYTES = 64 * 1024
@@ -26,6 +27,9 @@ PENDING, IN_PROGRESS, COMPLETED, FAILED = "pending", "in_progress", "completed",
 ENDS = frozenset({COMPLETED, FAILED, "cancelled"})
 """Statuses after which nothing of a call counts any more."""
 
+TERMINAL = "terminal"
+"""The type of an item of content that shows a terminal of the client."""
+
 STREAM = "terminal_output_delta"
 """The member of `_meta` in which codex-acp (2) sends the output of a command, piece by piece."""
 
@@ -33,10 +37,28 @@ PARENTS = (("claudeCode", "parentToolUseId"), ("parentToolCallId",), ("subagentM
 """Where in `_meta` a call of a subagent names the call that started it: claude-agent-acp, qwen-code."""
 
 
+class ShownText(Partial):
+    """What a block of content says, None where it is no text."""
+
+    text: str | None = None
+
+
+class Shown(Partial, kw_only=True):
+    """An item of a call's content, as far as it is text or a terminal of the client."""
+
+    kind: str | None = msgspec.field(default=None, name="type")
+    content: ShownText | None = None
+    terminal_id: str | None = None
+
+
+_shown = msgspec.json.Decoder(list[Shown]).decode
+
+
 class MergedCall:
     """One call. `first_title` is the title it was announced with, `input_content` the last content before its end.
 
-    `terminals` are the client's terminals it runs in, `streamed` is output that came in pieces.
+    `texts` is what `content` says where it is nothing but texts and terminals, else None. `terminals` are the client's
+    terminals it runs in, `streamed` is output that came in pieces.
     """
 
     __slots__ = (
@@ -55,6 +77,7 @@ class MergedCall:
         "terminal_exit",
         "terminal_output",
         "terminals",
+        "texts",
         "title",
         "tool_kind",
     )
@@ -71,6 +94,7 @@ class MergedCall:
         self.raw_input: Raw | UnsetType = UNSET
         self.raw_output: Raw | UnsetType = UNSET
         self.content: Raw | UnsetType = UNSET
+        self.texts: Sequence[str] | None = None
         self.input_content: Raw | UnsetType = UNSET
         self.locations: Raw | UnsetType = UNSET
         self.terminals: frozenset[str] = frozenset()
@@ -100,7 +124,7 @@ class MergedCall:
             self.locations = told.locations
         if is_given(told.content):
             self.content = told.content if _size(told.content) <= MAX_WEIGHED_BYTES else _text_content(told.content)
-            self._note_terminals(self.content)
+            self._look_into_content()
             if not self.has_ended:
                 self.input_content = self.content
 
@@ -113,13 +137,11 @@ class MergedCall:
         for path in PARENTS:
             self.parent = self.parent or text(member(meta, *path))
 
-    def _note_terminals(self, content: Raw | UnsetType) -> None:
-        if not isinstance(content, Raw) or b'"terminalId"' not in bytes(content):
-            return
-        items = plain(content)
-        for item in items if isinstance(items, list) else ():
-            terminal = item.get("terminalId") if isinstance(item, dict) else None
-            if isinstance(terminal, str) and len(self.terminals) < MAX_TERMINALS:
+    def _look_into_content(self) -> None:
+        shown = _shown_of(self.content)
+        self.texts = None if shown is None else _texts(shown)
+        for terminal in _terminals(self.content) if shown is None else [item.terminal_id for item in shown]:
+            if terminal is not None and len(self.terminals) < MAX_TERMINALS:
                 self.terminals |= {terminal}
 
     def shrink(self) -> None:
@@ -128,6 +150,8 @@ class MergedCall:
         for name in ("content", "input_content", "locations"):
             if _size(getattr(self, name)) > MAX_HELD_BYTES:
                 setattr(self, name, UNSET)
+        if self.content is UNSET:
+            self.texts = None
         self.meta = {name: value for name, value in self.meta.items() if _size(value) <= MAX_HELD_BYTES}
 
     def meta_text(self, *path: str) -> str | None:
@@ -163,6 +187,33 @@ class Streamed:
 def is_given(raw: Raw | UnsetType) -> bool:
     """Whether a member is there and not null."""
     return isinstance(raw, Raw) and bytes(raw) != b"null"
+
+
+def _shown_of(content: Raw | UnsetType) -> Sequence[Shown] | None:
+    try:
+        return _shown(content) if isinstance(content, Raw) else None
+    except UNREADABLE:
+        return None
+
+
+def _texts(shown: Sequence[Shown]) -> Sequence[str] | None:
+    texts: list[str] = []
+    for item in shown:
+        words = None if item.content is None else item.content.text
+        if words is not None:
+            texts.append(words)
+        elif item.kind != TERMINAL:
+            return None
+    return texts
+
+
+def _terminals(content: Raw | UnsetType) -> Iterator[str]:
+    """The terminals that content names which cannot be read at once."""
+    items = plain(content)
+    for item in items if isinstance(items, list) else ():
+        terminal = item.get("terminalId") if isinstance(item, dict) else None
+        if isinstance(terminal, str):
+            yield terminal
 
 
 def _size(raw: Raw | UnsetType) -> int:

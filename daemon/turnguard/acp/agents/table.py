@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple, cast
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from turnguard.acp.agents.merged import FAILED, MergedCall, is_given
+from turnguard.acp.agents.merged import FAILED, TERMINAL, MergedCall, is_given
 from turnguard.acp.messages import USAGE_UPDATE, Update, member, members, plain, raw_of, text
 from turnguard.core.hint import SHELL_TOOLS, last_part
 from turnguard.core.javascript import Json
@@ -214,17 +214,10 @@ class AgentTable:
 
     def content_output(self, call: MergedCall) -> Raw | UnsetType:
         """The result by the content that is shown; terminals of the client are no content."""
-        told: list[Json] = []
-        for item in items(call.content):
-            content = item.get("content")
-            words = content.get("text") if isinstance(content, dict) else None
-            if isinstance(words, str):
-                told.append(self.masked(words))
-            elif item.get("type") != "terminal":
-                told.append(item)
+        told = [self.masked(item) if isinstance(item, str) else item for item in shown(call)]
         if len(told) == 1 and isinstance(told[0], str):
             return json_text(told[0])
-        return raw_of(told) if told else UNSET
+        return raw_of(list[Json](told)) if told else UNSET
 
     def exit_code(self, call: MergedCall) -> int | None:
         """The exit code of a command, None where it is not told."""
@@ -253,6 +246,21 @@ class AgentTable:
     def _said(self, words: str, exit_code: int | None) -> Raw:
         words = self.masked(words)
         return json_text(words if exit_code is None else f"{words}\nexit code {exit_code}")
+
+
+def shown(call: MergedCall) -> Sequence[str | dict[str, Json]]:
+    """The items of a call's content: texts as such, and no terminals."""
+    if call.texts is not None:
+        return call.texts
+    told: list[str | dict[str, Json]] = []
+    for item in items(call.content):
+        content = item.get("content")
+        words = content.get("text") if isinstance(content, dict) else None
+        if isinstance(words, str):
+            told.append(words)
+        elif item.get("type") != TERMINAL:
+            told.append(item)
+    return told
 
 
 def items(content: Raw | UnsetType) -> list[dict[str, Json]]:
