@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Final, NamedTuple, Protocol, cast
 
 from turnguard import __version__
+from turnguard.arguments import Parser
 
 INTERRUPTED = 130
 """What shells give for a program that Ctrl-C ended."""
@@ -117,8 +118,20 @@ def _run(argv: Sequence[str]) -> int:
     if not argv:
         parser().print_help(sys.stderr)
         return MISUSE
-    parser().parse_args(argv)
+    if not argv[0].startswith("-"):
+        parser().error(f"there is no command {argv[0]!r}{_meant(argv[0])}")
+    if argv[0] not in ("-h", "--help", "--version"):
+        parser().error(f"there is no option {argv[0]!r} before a command; turnguard --help lists them")
+    parser().parse_args(argv[:1])
     raise AssertionError("argparse has exited")
+
+
+def _meant(name: str) -> str:
+    """A command with nearly this name, in words."""
+    import difflib  # only a mistake needs it
+
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    return f"; did you mean {near[0]}?" if near else "; turnguard --help lists them"
 
 
 def _make_writable() -> None:
@@ -148,7 +161,7 @@ def load(name: str) -> Module:
 
 def parser() -> argparse.ArgumentParser:
     """What stands before a command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="turnguard",
         description="Tells a productive long agent turn from a stuck one, and stops the stuck one.",
         epilog="turnguard COMMAND --help says more.",

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 from rich.console import Console
 
 from turnguard import __version__
+from turnguard.arguments import Parser
 from turnguard.client import Client
 from turnguard.core.messages import CAP
 from turnguard_protocol.events import Call, Event, Result, ToolCalls, ToolResults
@@ -136,7 +137,12 @@ class Agent:
 
 def parser() -> argparse.ArgumentParser:
     """What the command understands: nothing but `--help`."""
-    return argparse.ArgumentParser(prog="turnguard demo", description="Plays turns through the daemon.")
+    return Parser(
+        prog="turnguard demo",
+        description="Starts the daemon and plays turns through it: stuck ones, which it stops, and productive ones, "
+        "which go on.",
+        epilog="Exits with 0 when every turn came out as it should.",
+    )
 
 
 def of_cap(finding: Finding) -> str | None:

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 
+from turnguard.harmless import harmless
+
 PIPE_BYTES = 256 * 1024
 """What the pipes to and from a program hold, where Linux allows it: as much as is read at once."""
 
@@ -30,7 +32,7 @@ class NotStartedError(Exception):
     """The program could not be started. `exit_code` is what a shell would exit with."""
 
     def __init__(self, command: str, why: OSError) -> None:
-        super().__init__(f"cannot start {command}: {why.strerror or why}")
+        super().__init__(f"cannot start {harmless(command)}: {why.strerror or why}")
         self.exit_code = NOT_FOUND if isinstance(why, FileNotFoundError | NotADirectoryError) else NOT_EXECUTABLE
 
 

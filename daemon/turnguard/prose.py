@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
-from turnguard.core.hint import SHELL_TOOLS, last_part
+from turnguard.core.hint import is_shell
 from turnguard_protocol.events import Call, CallRekeyed, Event, ToolCalls
 
 OF_SHELLS: Final = frozenset({"description", "explanation", "justification", "goal"})
@@ -27,29 +27,26 @@ _encode = msgspec.json.Encoder().encode
 def without_prose(event: Event) -> Event:
     """The event with such members left out of the arguments of its calls; itself where there are none."""
     if isinstance(event, ToolCalls):
-        if any(_has_some(call) for call in event.calls):
-            return ToolCalls([_bare(call) for call in event.calls], event.run_id)
-    elif isinstance(event, CallRekeyed) and isinstance(event.args, Raw) and event.name is not None:
+        calls = [_bare(call) for call in event.calls]
+        return event if calls == event.calls else ToolCalls(calls, event.run_id)
+    if isinstance(event, CallRekeyed) and isinstance(event.args, Raw) and event.name is not None:
         return msgspec.structs.replace(event, args=bare(event.name, event.args))
     return event
 
 
 def bare(tool: str, args: Raw) -> Raw:
     """Arguments without them; as they are when they are no object."""
-    if not any(mark in bytes(args) for mark in _MARKS):
+    if not any(map(bytes(args).__contains__, _MARKS)):
         return args
     try:
         members = _members.decode(args)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return args
-    names = OF_ALL | OF_SHELLS if last_part(tool).lower() in SHELL_TOOLS else OF_ALL
+    names = OF_ALL | OF_SHELLS if is_shell(tool) else OF_ALL
     kept = {name: value for name, value in members.items() if name not in names}
     return args if len(kept) == len(members) else Raw(_encode(kept))
 
 
-def _has_some(call: Call) -> bool:
-    return isinstance(call.args, Raw) and any(mark in bytes(call.args) for mark in _MARKS)
-
-
 def _bare(call: Call) -> Call:
-    return msgspec.structs.replace(call, args=bare(call.name or "", call.args)) if isinstance(call.args, Raw) else call
+    args = bare(call.name or "", call.args) if isinstance(call.args, Raw) else call.args
+    return call if args is call.args else msgspec.structs.replace(call, args=args)

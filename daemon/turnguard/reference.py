@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import shtab
 
+from turnguard.arguments import Parser
 from turnguard.cli import COMMANDS, load
 from turnguard.cli import parser as top
 from turnguard.commands import hook, hook_install, replay
@@ -46,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     """What `turnguard completion` understands."""
     lines = "\n".join(f"  {line}" for line in WHERE.values())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="turnguard completion",
         description="Prints a script that completes turnguard's commands and options in a shell.",
         epilog=f"Where it goes:\n{lines}",
@@ -72,7 +73,7 @@ def whole() -> argparse.ArgumentParser:
 
 def _hook() -> argparse.ArgumentParser:
     """`turnguard hook` with its first word as a command. It parses that itself, since a hook must never exit with 2."""
-    parser = argparse.ArgumentParser(prog="turnguard hook")
+    parser = Parser(prog="turnguard hook")
     below = parser.add_subparsers()
     for name in (*hook.AGENTS, hook.INSTALL):
         below.add_parser(name, help=name)

@@ -124,6 +124,22 @@ def decoded(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
         raise UnreadableError("nested too deep") from error
 
 
+def decoded_where(
+    is_read: Callable[[Any], bool], whole: msgspec.json.Decoder[T], kind: msgspec.json.Decoder[Any], data: bytes
+) -> T | None:
+    """JSON as `whole` has it, None where nobody reads such. Raises UnreadableError.
+
+    `kind`: enough to tell whether it is read. What is not read may be anything that this fits.
+    """
+    try:
+        value = decoded(whole, data)
+    except UnreadableError:
+        if is_read(decoded(kind, data)):
+            raise
+        return None
+    return value if is_read(value) else None
+
+
 def _without_values(message: str) -> str:
     """What msgspec says of a value that does not fit; it quotes values of enumerations and of tags."""
     return message if "Invalid" not in message else f"a value that is not known here{message[message.rfind(' - at') :]}"

@@ -130,9 +130,14 @@ def test_html(home: Home, folder: Path, tmp_path: Path) -> None:
     assert str(folder) not in text, "a page may be shown to others"
     both = home.run("replay", folder, "--html", page, "--json")
     assert both.stdout == home.run("replay", folder, "--json").stdout
-    compared = home.run("replay", folder, "--html", page, "--compare", "model.maxToolCallsPerTurn=2")
-    assert (compared.returncode, compared.stdout) == (2, "")
-    assert "give --html or --compare" in compared.stderr
+    compared = ("--compare", "model.maxToolCallsPerTurn=2", "--compare", "turnguard.progress.action=off")
+    ran = home.run("replay", folder, "--html", page, *compared)
+    assert ran.stderr.startswith(f"Written to {page}: 2 turns, 2 of them drawn.\n")
+    text = page.read_text("utf-8")
+    assert "with model.maxToolCallsPerTurn=2, turnguard.progress.action=off</p>" in text
+    assert "before call 3 <b" in text
+    both = home.run("replay", folder, "--html", page, "--json", *compared)
+    assert both.stdout == home.run("replay", folder, "--json", *compared).stdout
     ran = home.run("replay", folder, "--html", tmp_path)
     assert ran.returncode == 2
     assert "cannot write" in ran.stderr
@@ -143,7 +148,12 @@ def test_an_agents_own_folder(home: Home) -> None:
     home.write(kept, STUCK.decode())
     assert "1 turn in 1 transcript" in home.run("replay", "claude").stdout
     moved = home.run("replay", "claude", CLAUDE_CONFIG_DIR=str(home.root / "elsewhere"))
-    assert (moved.returncode, moved.stderr) == (1, "There was no transcript to replay.\n")
+    assert moved.returncode == 1
+    assert moved.stderr == (
+        f"claude: it keeps no transcripts in {home.root}/elsewhere, {home.root}/.config/claude; "
+        "give the path where they are\n"
+        "There was no transcript to replay. turnguard replay --help names the formats that are read.\n"
+    )
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -283,7 +293,8 @@ def test_explain_takes_the_turn_that_was_asked_for(home: Home, tmp_path: Path) -
     assert "No call was made twice." in first.stdout
     assert "No guard would have said anything." in first.stdout
     missing = home.run("explain", file, "--turn", "3")
-    assert (missing.returncode, missing.stdout) == (1, f"{file} has no such turn; it has 2 turns.\n")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert missing.stderr == f"{file} has no such turn; it has 2 turns.\n"
 
 
 def test_explain_says_what_it_could_not_read(home: Home, tmp_path: Path) -> None:
@@ -306,7 +317,7 @@ def test_sessions_that_share_a_file(home: Home, tmp_path: Path) -> None:
     assert "claude, the first session of 2\n" in home.run("explain", file).stdout
     assert "claude, session other of 2\n" in home.run("explain", file, "--session", "other").stdout
     missing = home.run("explain", file, "--turn", 2)
-    assert missing.stdout == f"{file} has no such turn; it has 2 turns: 1 of its first session, 1 of session other.\n"
+    assert missing.stderr == f"{file} has no such turn; it has 2 turns: 1 of its first session, 1 of session other.\n"
 
 
 def test_a_file_that_is_named_twice_counts_once(home: Home, folder: Path) -> None:

@@ -86,6 +86,27 @@ def test_the_project_is_the_one_of_the_directory(home: Home) -> None:
     assert values(home, "--project", home.root)[CAP]["value"] == 300
 
 
+def test_an_agents_own_block_is_shown_for_that_agent(home: Home) -> None:
+    block = "{loopDetection: {enabled: true, warningThreshold: 4}}"
+    home.write(home.user_file, f"{{agents: {{list: [{{id: 'mine', tools: {block}}}]}}}}")
+    name = "tools.loopDetection.warningThreshold"
+    of_agent = values(home, "--agent", "mine")[name]
+    assert (of_agent["value"], of_agent["origin"]) == (4, "user (agents.list)")
+    assert of_agent["source"] == str(home.user_file)
+    for others in (("--agent", "other"), ()):
+        assert values(home, *others)[name]["value"] == 10
+
+
+def test_the_project_is_the_one_that_a_name_leads_to(home: Home) -> None:
+    all_layers(home)
+    (home.project / "sub").mkdir()
+    home.write(home.project / "sub/.turnguard/settings.json", '{"model": {"maxToolCallsPerTurn": 2}}')
+    (home.root / "link").symlink_to(home.project / "sub")
+    for way in ("sub/..", home.root / "link/.."):
+        held = values(home, "--project", way)[CAP]
+        assert (held["value"], held["source"]) == (50, str(home.project_file))
+
+
 def test_what_is_wrong_is_told_with_its_line_and_the_rest_holds(home: Home) -> None:
     home.write(home.user_file, "{\n  model: {\n    maxToolCalsPerTurn: 7,\n    skipLoopDetection: false,\n  },\n}\n")
     ran = home.run("settings")

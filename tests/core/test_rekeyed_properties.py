@@ -119,7 +119,8 @@ def test_the_turn_guard_counts_and_halts_as_if_calls_had_come_known(
         verdict, is_at_first_sight = told_one_by_one(later, batch)
         assert verdict.action is expected.action
         if is_at_first_sight:
-            assert verdict.findings[0].reason in ("explicit_cap", "backstop")  # whatever the calls are
+            # Whatever the calls are: there are too many, or too many since others repeated themselves.
+            assert verdict.findings[0].loop_type == "turn_tool_call_cap"
             return
         assert [each.loop_type for each in verdict.findings] == [each.loop_type for each in expected.findings]
         assert [each.reason for each in verdict.findings] == [each.reason for each in expected.findings]

@@ -2,6 +2,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from tests.headless.reading import read
@@ -31,6 +32,10 @@ def use(call_id: str, name: str, **arguments: Any) -> dict[str, Any]:
 
 def result(call_id: str, content: Any, **fields: Any) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **fields}
+
+
+NO_SUCCESS = "Command execution was not successful, inspect the cause and adjust as needed."
+"""What Roo Code writes before an exit code that is not 0."""
 
 
 TASK = user("<task>\ngo\n</task>", DETAILS)
@@ -115,6 +120,22 @@ def test_a_task_with_calls_as_xml(tmp_path: Path) -> None:
         ("Command failed with exit code 1.\nOutput:\nx", {"ok": False}),
         ("Command executed in terminal. Exit code: 0\nOutput:\nx", {"ok": True}),
         ("Command executed in terminal. Exit code: 1\nOutput:\nx", {"ok": False}),
+        ("Command executed in terminal within working directory '/p'. Exit code: -1\nOutput:\nx", {"ok": False}),
+        (
+            f"Command executed in terminal within working directory '/p'. {NO_SUCCESS}\nExit code: 1\nOutput:",
+            {"ok": False},
+        ),
+        (f"Command executed in '/p'. {NO_SUCCESS}\nExit code: 2\n\nOutput (9.0KB) persisted.", {"ok": False}),
+        ("Command executed in '/p'. Exit code: 0\n\nOutput (9.0KB) persisted. Artifact ID: x", {"ok": True}),
+        ("Command executed in '/p'. Process terminated by signal SIGKILL\nOutput:\n", {"ok": False}),
+        ("Command executed in '/p'. Exit code: <undefined, notify user>\nOutput:\nExit code: 1", {"output": ANY}),
+        ("Command executed.\nExit code: 1", {"output": ANY}),
+        ("The command was terminated after exceeding a user-configured 5s timeout. Do not", {"ok": False}),
+        ("The command was cancelled by the user.", {"ok": False}),
+        ("Command failed to execute in terminal due to a shell integration error.", {"ok": False}),
+        ("Working directory '/q' does not exist.", {"ok": False}),
+        ('{"status":"error","message":"The tool execution failed","error":"x"}', {"ok": False}),
+        ('{"status":"denied","feedback":"no"}', {"status": "cancelled", "errorType": "denied"}),
         ("x\nCommand executed in terminal. Exit code: 1", {"output": "x\nCommand executed in terminal. Exit code: 1"}),
     ],
 )
@@ -292,6 +313,29 @@ def test_roo_code(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("output", "fields"),
+    [
+        ("f", {"output": "f"}),
+        ([{"type": "text", "text": "f"}], {"output": "f"}),
+        ([{"type": "text", "value": "f"}], {"output": [{"type": "text", "value": "f"}]}),
+        (None, {"output": None}),
+        ({"type": "text", "value": "[ERROR] no"}, {"error": "[ERROR] no", "ok": False}),
+        ({"type": "text", "value": f"Command executed in '/p'. {NO_SUCCESS}\nExit code: 1\nOutput:\n"}, {"ok": False}),
+    ],
+)
+def test_a_result_of_version_2_of_roo_code_as_it_may_be_written(tmp_path: Path, output: Any, fields: Any) -> None:
+    messages = [
+        {"role": "user", "content": "<user_message>\ngo\n</user_message>"},
+        model({"type": "tool-call", "toolCallId": "a", "toolName": "x", "input": {}}),
+        {"role": "tool", "content": [{"type": "tool-result", "toolCallId": "a", "toolName": "x", "output": output}]},
+        {"type": "reasoning", "encrypted_content": "x", "summary": [{"type": "summary_text", "text": "s"}]},
+    ]
+    events, problems = read(tmp_path, json.dumps({"version": 2, "messages": messages}), "roo")
+    assert problems == []
+    assert events[-1]["results"][0].items() >= {"id": "a", **fields}.items()
+
+
 def test_version_2_of_roo_code(tmp_path: Path) -> None:
     def called(call_id: str, name: str) -> dict[str, Any]:
         return {"type": "tool-call", "toolCallId": call_id, "toolName": name, "input": {"path": "x"}}
@@ -345,7 +389,8 @@ def test_version_2_of_roo_code(tmp_path: Path) -> None:
         ([{"role": "user", "content": "<slug>"}], set[str]()),
         ({"role": "<task>"}, set[str]()),
         ({"sessionId": "s", "messages": [TASK]}, set[str]()),
-        ({"version": 2, "messages": [TASK]}, set[str]()),
+        ({"version": 2, "messages": [TASK]}, {"roo"}),
+        ({"version": 2, "messages": [user("go")]}, set[str]()),
     ],
 )
 def test_which_file_is_whose(document: Any, names: set[str]) -> None:

@@ -461,6 +461,19 @@ def test_an_agent_that_goes_into_another_project_keeps_the_settings_of_its_own(k
     assert [is_refused(answer) for answer in answers] == [False, False, True]
 
 
+def test_a_link_that_an_agent_puts_in_the_way_leads_to_no_other_project(kept: Path, tmp_path: Path) -> None:
+    here, there, link = tmp_path / "here", tmp_path / "there", tmp_path / "link"
+    write_cap(here / ".turnguard/settings.json", 2)
+    write_cap(there / ".turnguard/settings.json", 1)
+    link.symlink_to(here)
+    hooks = Hooks(kept, QUIET)
+    hooks.hear(prompt() | {"cwd": str(link)})
+    link.unlink()
+    link.symlink_to(there)
+    answers = [hooks.hear(before(number) | {"cwd": str(link)}) for number in range(3)]
+    assert [is_refused(answer) for answer in answers] == [False, False, True]
+
+
 def test_mistakes_in_settings_are_told_once_and_refuse_nothing(kept: Path) -> None:
     user_file().parent.mkdir(parents=True)
     user_file().write_text('{"model": {"maxToolCallsPerTurn": "many"}}')

@@ -324,6 +324,75 @@ def test_arguments_are_those_that_the_model_wrote(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"extras": {"metadata": {"exit_code": -1}}, "success": False}, {"output": "x"}),  # it still runs
+        ({"extras": {"metadata": {"exit_code": 0}}, "success": True}, {"output": "x", "ok": True}),
+        ({"extras": {"metadata": {"exit_code": 2}}, "success": False}, {"error": "x", "ok": False}),
+        ({"extras": {}, "success": False}, {"error": "x", "ok": False}),
+        ({"observation": "browse", "extras": {"url": "u", "error": True}}, {"error": "x", "ok": False}),
+        ({"observation": "browse", "extras": {"url": "u", "error": False}}, {"output": "x"}),
+        ({"observation": "mcp", "extras": {"name": "n", "error": "said"}}, {"output": "x"}),
+        ({"observation": "error", "extras": {"error_id": ""}}, {"error": "x", "ok": False}),
+        (
+            {"observation": "error", "extras": {"error_id": "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED_STOPPED"}},
+            {"status": "notStarted"},
+        ),
+        (
+            {"observation": "error", "extras": {"error_id": "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED"}},
+            {"status": "notStarted"},
+        ),
+    ],
+)
+def test_what_became_of_an_action(tmp_path: Path, fields: dict[str, Any], expected: dict[str, Any]) -> None:
+    action = old(0, "agent", action="run", args={"command": "ls", **CONFIRMED})
+    observation = old(1, "agent", cause=0, **{"observation": "run", "content": "x", **fields})
+    events, problems = read(tmp_path, text_of([action, observation]), "openhands")
+    assert problems == []
+    assert events[-1]["results"] == [{"id": "event 1", **expected}]
+
+
+@pytest.mark.parametrize("names_its_call", [True, False])
+def test_what_a_delegate_came_to_has_no_cause(tmp_path: Path, names_its_call: bool) -> None:
+    """OpenHands writes it when the delegate has ended, and not as the answer to an action."""
+    of_delegate = metadata("d", "r1", {"d": "x"}) if names_its_call else {}
+    lines: list[Line] = [
+        OLD[1],
+        old(2, "agent", action="delegate", args={"agent": "Browsing", "inputs": {}, **CONFIRMED}, **of_delegate),
+        old(3, "agent", action="delegate", args={"agent": "Reading", "inputs": {}, **CONFIRMED}),
+        old(4, "agent", action="run", args={"command": "ls", **CONFIRMED}),
+        old(5, "agent", observation="delegate", content="inner", extras={"outputs": {}}),
+        old(6, "agent", action="run", args={"command": "ls", **CONFIRMED}),
+        old(7, "agent", observation="delegate", content="outer", extras={"outputs": {}}, **of_delegate),
+        old(8, "agent", action="finish", args={"outputs": {}, **CONFIRMED}),
+    ]
+    events, _ = read(tmp_path, text_of(lines), "openhands")
+    outer = "d" if names_its_call else "event 2"
+    assert [(event["type"], event.get("scope")) for event in events[1:]] == [
+        ("toolCalls", None),
+        ("toolCalls", outer),
+        ("toolCalls", "event 3"),
+        ("toolResults", outer),
+        ("toolCalls", outer),
+        ("toolResults", None),
+        ("toolCalls", None),
+        ("turnEnded", None),
+    ]
+    assert [event["results"][0]["output"] for event in events if event["type"] == "toolResults"] == ["inner", "outer"]
+
+
+def test_a_response_in_which_a_call_has_no_name_is_read(tmp_path: Path) -> None:
+    called = metadata("a", "r1", {"a": "ls"})
+    for choice in called["tool_call_metadata"]["model_response"]["choices"]:
+        for each in choice["message"]["tool_calls"]:
+            each["function"]["name"] = None
+    action = old(2, "agent", action="run", args={"command": "ls -l", **CONFIRMED}, **called)
+    events, problems = read(tmp_path, text_of([OLD[1], action]), "openhands")
+    assert problems == []
+    assert events[-1]["calls"] == [{"name": "execute_bash", "id": "a", "args": {"command": "ls"}}]
+
+
 def test_what_only_looks_like_a_call_or_a_prompt(tmp_path: Path) -> None:
     lines: list[Line] = [
         old(0, "agent", action="message", args={"content": "Hello."}),
@@ -336,6 +405,18 @@ def test_what_only_looks_like_a_call_or_a_prompt(tmp_path: Path) -> None:
     events, _ = read(tmp_path, text_of(lines), "openhands")
     assert [(event["type"], event["place"]) for event in events] == [("text", 1), ("toolCalls", 4), ("toolResults", 6)]
     assert events[2]["results"] == [{"id": "event 4", "output": "f"}]
+
+
+def test_what_is_nested_too_deep_is_told(tmp_path: Path) -> None:
+    lines: list[Line] = [OLD[1], json.dumps(OLD[4]).replace('"ls"', "[" * 400_000 + "]" * 400_000, 1), OLD[16]]
+    events, problems = read(tmp_path, text_of(lines), "openhands")
+    assert [event["place"] for event in events] == [1, 3]
+    assert [(problem.line, problem.message) for problem in problems] == [(2, "nested too deep")]
+    events, problems = read(
+        tmp_path, f"[{','.join(line if isinstance(line, str) else json.dumps(line) for line in lines)}]", "openhands"
+    )
+    assert events == []
+    assert [problem.message for problem in problems] == ["nested too deep"]
 
 
 def test_a_row_without_an_end_is_completed(tmp_path: Path) -> None:

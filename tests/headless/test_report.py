@@ -1,6 +1,7 @@
 """The page: what it shows, that it needs nothing else, and that nothing in it can be more than text."""
 
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -8,6 +9,7 @@ import pytest
 from tests.headless.build import replayed, step, steps
 
 from turnguard.headless import report as report_module
+from turnguard.headless import report_turns
 from turnguard.headless.replay import Turn
 from turnguard.headless.report import Report
 from turnguard.transcript import Told
@@ -130,7 +132,7 @@ def test_of_many_turns_those_that_would_have_saved_most_are_drawn(monkeypatch: p
 
 
 def test_of_a_long_turn_the_first_calls_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_module, "MAX_MARKS", 150)
+    monkeypatch.setattr(report_turns, "MAX_MARKS", 150)
     turns = replayed(steps(*(step(number, "cat x") for number in range(400))))
     text = page(*turns)
     parsed = Page(text)
@@ -192,6 +194,95 @@ def test_columns_are_named_by_where_they_begin_and_end() -> None:
     text = page()
     assert [label for label in ("100-199", "500-999", "1,000+", "50-99") if f">{label}</text>" not in text] == []
     assert "square roots" in text
+
+
+# --- two sets of settings ---------------------------------------------------------------------------------------------
+
+
+def compared(*turns: Sequence[Told], sets: Sequence[str]) -> str:
+    """The page of turns as set, and with other settings."""
+    report = Report(title="work", version="1.2.3", compared=", ".join(sets))
+    for turn, other in zip(replayed(*turns), replayed(*turns, sets=sets), strict=True):
+        report.add("a.jsonl", "claude", turn, other)
+    return report.page()
+
+
+CAP_OF_3 = ("model.maxToolCallsPerTurn=3",)
+LONGER = steps(*(step(number, f"cat {number}", output=f"{number}") for number in range(1, 6)))
+
+
+def test_the_numbers_of_both() -> None:
+    text = compared(STUCK, FINE, LONGER, sets=CAP_OF_3)
+    tiles = re.findall(r"<div[^>]*><b>([0-9,]+)</b>([^<]+)</div>", text)
+    assert tiles == [
+        ("3", "turns"),
+        ("1", "transcript"),
+        ("18", "calls"),
+        ("1", "would have been stopped"),
+        ("0", "would only have been warned"),
+        ("5", "calls saved"),
+        ("2", "would have been stopped"),
+        ("0", "would only have been warned"),
+        ("9", "calls saved"),
+    ]
+    assert text.index(">as set</p>") < text.index(">with model.maxToolCallsPerTurn=3</p>")
+    captions = re.findall(r"<figcaption>([^<]+)</figcaption>", text)
+    assert captions == [
+        "Calls in a turn, as set",
+        "How often its most frequent call came, as set",
+        "Calls in a turn, with model.maxToolCallsPerTurn=3",
+        "How often its most frequent call came, with model.maxToolCallsPerTurn=3",
+    ]
+    charts = re.findall(r'<figure class="chart">.*?</figure>', text)
+    assert ["5-9: 1 would have been stopped" in chart for chart in charts[::2]] == [False, True]
+
+
+def test_a_turn_is_drawn_under_both_though_only_one_of_them_says_anything() -> None:
+    text = compared(LONGER, sets=CAP_OF_3)
+    parsed = Page(text)
+    assert parsed.count("section", "turn") == 1
+    assert parsed.count("rect", "k1x") - 1 == 2 * 5
+    assert parsed.count("line", "cut") - 1 == 1
+    assert parsed.count("rect", "after") - 1 == 2
+    section = text[text.index("<section") : text.index("</section>")]
+    as_set, other = section.split('<p class="under">with ')
+    assert '<li class="quiet">nothing</li>' in as_set
+    assert 'before call 4 <b class="halt">stopped</b>' in other
+
+
+def test_the_same_calls_stand_at_the_same_places_under_both() -> None:
+    text = compared(steps(*(step(number, "cat x") for number in range(950))), sets=("turnguard.progress.action=off",))
+    boxes = re.findall(r'<svg class="strip" viewBox="([^"]+)"', text)
+    assert len(boxes) == 2
+    assert boxes[0] == boxes[1]
+
+
+def test_the_evidence_names_the_settings() -> None:
+    text = compared(STUCK, sets=CAP_OF_3)
+    rows = re.findall(r'<tr><td class="file">.*?</tr>', text)
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+    assert {(cell[3], cell[4], cell[5], cell[-1]) for cell in cells} >= {
+        ("as set", "6", "stopped", "5"),
+        ("with model.maxToolCallsPerTurn=3", "4", "stopped", "7"),
+    }
+    heads = re.findall(r"<th[ >]", text[text.index("<h2>Evidence") :])
+    assert len(heads) == len(cells[0])
+    for drawing in re.findall(r"<svg.*?</svg>", text):
+        ElementTree.fromstring(drawing)  # noqa: S314 - it is our own
+
+
+def test_of_many_turns_those_that_either_would_have_saved_most_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_module, "MAX_SHOWN_TURNS", 2)
+    turns = [steps(*(step(number, f"cat {number}") for number in range(count))) for count in (4, 9, 5, 20)]
+    text = compared(*turns, sets=CAP_OF_3)
+    assert re.findall(r"turn ([0-9]+), line [0-9]+; ([0-9]+) calls", text) == [("4", "20"), ("2", "9")]
+
+
+def test_words_of_settings_are_text() -> None:
+    report = Report(title="work", version="1", compared='loopShield.states={"<b>": []}\x1b')
+    text = report.page()
+    assert "with loopShield.states={&quot;&lt;b&gt;&quot;: []}\\x1b</p>" in text
+    Page(text)
 
 
 def test_one_is_not_many() -> None:

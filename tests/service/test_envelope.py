@@ -150,15 +150,18 @@ def test_what_a_result_holds_is_kept_too(field: str) -> None:
     assert json.loads(bytes(getattr(given, field))) == {"text": "\udc00"}
 
 
-@pytest.mark.parametrize("depth", [1_000, 100_000])
-def test_a_request_that_is_too_deep_is_told_so_by_its_id(depth: int) -> None:
-    for body in (record("[" * depth + "]" * depth), record('{"a\\"[":' * depth + "1" + "}" * depth)):
+TOO_DEEP = 400_000
+"""Levels that no parser goes down. Until Python 3.11 a thousand were; since 3.14 the stack alone is the bound."""
+
+
+def test_a_request_that_is_too_deep_is_told_so_by_its_id() -> None:
+    for body in (record("[" * TOO_DEEP + "]" * TOO_DEEP), record('{"a\\"[":' * TOO_DEEP + "1" + "}" * TOO_DEEP)):
         with pytest.raises(RequestError, match=str(MAX_NESTING)) as caught:
             parse_message(body)
         assert (caught.value.code, caught.value.request_id) == (INVALID_PARAMS, 1)
 
 
-DEEP = b"[" * 2_000 + b"]" * 2_000
+DEEP = b"[" * TOO_DEEP + b"]" * TOO_DEEP
 MANY = 1_000_000
 
 
@@ -167,9 +170,9 @@ MANY = 1_000_000
     [
         (DEEP, True),
         (b"[" * 20 * MANY, False),
-        (b"[" * 2_000 + b"[]," * 5 * MANY, False),
-        (b"[" * 2_000 + b'"' + b'\\"' * MANY, False),
-        (b"[" * 2_000 + b'"' + b'\\"' * MANY + b"\\", False),
+        (b"[" * TOO_DEEP + b"[]," * 5 * MANY, False),
+        (b"[" * TOO_DEEP + b'"' + b'\\"' * MANY, False),
+        (b"[" * TOO_DEEP + b'"' + b'\\"' * MANY + b"\\", False),
     ],
     ids=["whole", "brackets", "pairs", "string without end", "string without end and escape"],
 )
@@ -204,7 +207,7 @@ def test_a_depth_only_a_level_below_the_parsers_limit_is_an_error_of_the_request
 
 
 def test_a_notification_that_is_too_deep_is_only_its_method() -> None:
-    message = parsed(b'{"jsonrpc":"2.0","method":"x","params":%b%b}' % (b"[" * 5000, b"]" * 5000))
+    message = parsed(b'{"jsonrpc":"2.0","method":"x","params":%b}' % DEEP)
     assert (message.method, message.id, message.params) == ("x", None, None)
 
 

@@ -1,3 +1,5 @@
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -7,8 +9,11 @@ from tests.build import call, calls, distinct
 from turnguard.core.bounds import IDLE_SESSION_SECONDS, MAX_TOLD_FINDINGS
 from turnguard.service.errors import INVALID_PARAMS, REQUEST_FAILED, STALE_TURN, UNKNOWN_SESSION, RequestError
 from turnguard.service.sessions import Sessions
+from turnguard.settings.files import read_file
 from turnguard.settings.layers import Merged
 from turnguard.settings.places import seal_of
+from turnguard.settings.sources import LOOK_SECONDS, Sources
+from turnguard.settings.trust import trust
 from turnguard_protocol.events import Call, ToolCalls, TurnStarted
 from turnguard_protocol.methods import (
     CloseSession,
@@ -228,14 +233,17 @@ def test_a_configuration_reaches_a_session_that_is_not_used_between_two_of_them(
 def test_an_agents_own_block_holds_in_its_sessions_only(sessions: Sessions) -> None:
     own = {"loopDetection": {"enabled": True, "warningThreshold": 1, "criticalThreshold": 2}}
     sessions.configure(settings(agents={"list": [{"id": "mine", "tools": own}]}), "turnguard")
-    for session_id, agent_id, action in (
-        ("a", "mine", Action.WARN),
-        ("b", "other", Action.ALLOW),
-        ("c", None, Action.ALLOW),
+    warning = "tools.loopDetection.warningThreshold"
+    for session_id, agent_id, action, shown in (
+        ("a", "mine", Action.WARN, (1, "client (agents.list)")),
+        ("b", "other", Action.ALLOW, (10, "default")),
+        ("c", None, Action.ALLOW, (10, "default")),
     ):
         sessions.open(OpenSession(session_id, agent_id=agent_id))
         verdicts = [sessions.record(Record(session_id, [calls(call("x"))])) for _ in range(2)]
         assert verdicts[-1].action is action
+        assert value_and_origin(sessions, session_id, warning) == shown
+    assert value_and_origin(sessions, None, warning) == (10, "default")
 
 
 def test_in_shadow_the_client_is_told_what_would_have_happened_once(sessions: Sessions) -> None:
@@ -308,6 +316,119 @@ def test_what_changed_nothing_is_not_told(sessions: Sessions) -> None:
     sessions.prepare_step(PrepareStep("s"))
     sessions.record(Record("s", []))
     assert changed_states(sessions) == []
+
+
+def changed_caps(sessions: Sessions) -> list[tuple[str, int | None]]:
+    statuses: list[Any] = [notice.params for notice in sessions.take_changes()]
+    return [(status.session_id, status.cap.value) for status in statuses]
+
+
+def test_a_configuration_alone_is_told_for_each_session_that_looks_different_by_it(sessions: Sessions) -> None:
+    for name in ("used", "unused"):
+        sessions.open(OpenSession(name))
+    sessions.open(OpenSession("own", settings=cap(9)))
+    sessions.record(Record("used", [distinct(1)]))
+    sessions.take_changes()
+    sessions.configure(cap(20), "turnguard")
+    sessions.configure(cap(30), "turnguard")
+    assert changed_caps(sessions) == [("used", 30), ("unused", 30)]
+    sessions.configure(cap(30), "turnguard")
+    sessions.configure(settings(model={"maxToolCallsPerTurn": 30, "skipLoopDetection": False}), "turnguard")
+    assert changed_caps(sessions) == []
+
+
+def test_a_configuration_that_moves_a_budget_is_told(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s"))
+    sessions.configure(settings(loopShield={"states": {"A": []}}), "turnguard")
+    (notice,) = sessions.take_changes()
+    told: Any = notice.params
+    assert (notice.method, told.budget_state) == ("turnguard/didChangeSession", "A")
+
+
+def test_a_raise_of_the_cap_is_told_though_nothing_was_called(sessions: Sessions) -> None:
+    sessions.open(OpenSession("s", settings=cap(2)))
+    sessions.record(Record("s", [distinct(2)]))
+    sessions.take_changes()
+    sessions.override(Override("s", "raiseCap", calls=5))
+    assert changed_caps(sessions) == [("s", 7)]
+
+
+def test_a_file_that_changed_is_told_for_every_session_there_once_one_of_them_asks(
+    sessions: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    file = tmp_path / ".turnguard/settings.json"
+    for name, cwd in (("a", tmp_path), ("b", tmp_path), ("elsewhere", tmp_path.parent)):
+        sessions.open(OpenSession(name, cwd=str(cwd)))
+    file.parent.mkdir()
+    file.write_text('{"model": {"maxToolCallsPerTurn": 12}}')
+    assert value_and_origin(sessions, "a") == (12, "project")
+    assert changed_caps(sessions) == [("a", 12), ("b", 12)]
+    assert sessions.status(GetStatus("a")).cap.value == 12
+
+
+def test_files_are_looked_at_once_a_second_unless_somebody_asks_for_settings(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    sessions = Sessions(clock, sources=Sources("serve", environ={}, clock=clock))
+    sessions.open(OpenSession("s", cwd=str(tmp_path)))
+    (tmp_path / ".turnguard").mkdir()
+
+    def say(calls: int) -> None:
+        (tmp_path / ".turnguard/settings.json").write_text(f'{{"model": {{"maxToolCallsPerTurn": {calls}}}}}')
+
+    say(12)
+    assert sessions.status(GetStatus("s")).cap.value == 100
+    clock.now += LOOK_SECONDS
+    assert sessions.status(GetStatus("s")).cap.value == 12
+    say(11)
+    assert sessions.status(GetStatus("s")).cap.value == 12
+    assert value_and_origin(sessions, "s") == (11, "project")
+    assert sessions.status(GetStatus("s")).cap.value == 11
+
+
+@pytest.mark.parametrize("way", ["sub/..", "sub/inner/../..", "link", "link/../sub", "sub/not there/../..", "gone/.."])
+def test_a_directory_is_the_one_that_its_name_leads_to(sessions: Sessions, tmp_path: Path, way: str) -> None:
+    project = tmp_path / "repo"
+    for directory in ("repo/.turnguard", "repo/sub/inner", "sub/.turnguard"):
+        (tmp_path / directory).mkdir(parents=True)
+    (project / "link").symlink_to(project / "sub")
+    (project / ".turnguard/settings.json").write_text('{"model": {"maxToolCallsPerTurn": 12}}')
+    for wrong in (project / "sub/inner", tmp_path / "sub"):  # beside the way, and where the link seems to lead
+        (wrong / ".turnguard").mkdir(exist_ok=True)
+        (wrong / ".turnguard/settings.json").write_text('{"model": {"maxToolCallsPerTurn": 3}}')
+    sessions.open(OpenSession("s", cwd=f"{project}/{way}"))
+    assert value_and_origin(sessions, "s") == (12, "project")
+
+
+def test_a_link_that_is_put_in_the_way_of_a_session_leads_to_no_trust(
+    sessions: Sessions, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent moves its own directory away and puts a link to a trusted project there."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    trusted, here = tmp_path / "trusted", tmp_path / "here"
+    for directory in (trusted / ".turnguard", here):
+        directory.mkdir(parents=True)
+    file = trusted / ".turnguard/settings.json"
+    file.write_text('{"model": {"maxToolCallsPerTurn": 500}}')
+    digest = read_file(file, "", beneath=trusted).digest
+    assert digest is not None
+    trust(trusted, digest, datetime(2026, 3, 4, tzinfo=UTC))
+    sessions.open(OpenSession("s", cwd=str(here)))
+    here.rename(tmp_path / "away")
+    here.symlink_to(trusted)
+    assert value_and_origin(sessions, "s") == (None, "default")
+    sessions.open(OpenSession("later", cwd=str(here)))
+    assert value_and_origin(sessions, "later") == (500, "trusted project")
+    assert value_and_origin(sessions, "s") == (None, "default")
+
+
+def test_an_impossible_directory_opens_a_session_without_a_project(sessions: Sessions) -> None:
+    for session_id, cwd in (("a", "/a\0b"), ("b", "/" + "x" * 5000), ("c", "/dev/null/x")):
+        sessions.open(OpenSession(session_id, cwd=cwd))
+        assert value_and_origin(sessions, session_id) == (None, "default")
 
 
 def test_the_end_of_a_session_is_told(sessions: Sessions) -> None:

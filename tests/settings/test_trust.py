@@ -70,6 +70,14 @@ def test_trust_holds_for_the_real_path(project: Path, tmp_path: Path) -> None:
     assert not is_trusted(project, DIGEST)
 
 
+def test_trust_is_not_reached_through_a_link(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(project)
+    trust(project, DIGEST, NOW)
+    assert not is_trusted(tmp_path / "link", DIGEST)
+    assert not is_trusted(project / "..", DIGEST)
+    assert not is_trusted(project.parent / "x" / ".." / project.name, DIGEST)
+
+
 def test_a_newer_digest_takes_the_place_of_the_older_one(project: Path) -> None:
     trust(project, DIGEST, NOW)
     trust(project, OTHER, NOW)

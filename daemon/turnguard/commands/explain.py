@@ -9,8 +9,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from turnguard.commands.replay import RECOGNISED, WOULD_HAVE, many, say_problems, settings_of
-from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, Parser, console, line
+from turnguard.arguments import Parser
+from turnguard.commands.replay import (
+    FORMATS_ARE_TOLD,
+    PRESETS,
+    RECOGNISED,
+    WOULD_HAVE,
+    many,
+    path_in,
+    say_problems,
+    settings_of,
+)
+from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, console, line
 from turnguard.core.messages import fact_of
 from turnguard.headless.evidence import Repeated, repeated
 from turnguard.headless.files import open_transcript
@@ -22,27 +32,32 @@ from turnguard_protocol.verdicts import Action
 MAX_REPEATED = 12
 """Repeated calls that are listed; there is a word for the rest."""
 
+MAX_DIGITS = 12
+"""Of the number of a turn."""
+
 
 def main(argv: Sequence[str]) -> int:
     """Runs the command; its exit code. Exits with MISUSE when the arguments cannot be understood."""
     understood = parser()
     arguments = understood.parse_args(argv)
     settings = settings_of(understood, arguments.set)
-    file: Path = arguments.file
+    file = Path(arguments.file)
     try:
+        if not file.exists() and arguments.file in PRESETS:
+            understood.error(f"{file} is an agent; expected one transcript, and turnguard replay {file} lists its own")
         if file.is_dir() and not is_in_pieces(file):
             understood.error(f"{file} is a folder; expected one transcript of it")
         transcript = open_transcript(file, RECOGNISED, name=arguments.format)
         turns = list(replay(transcript, settings))
     except UnreadableError as error:
-        understood.error(f"{file}: {error.message}")
+        understood.error(f"{file}: {error.message}. {FORMATS_ARE_TOLD}")
     except OSError as error:
         understood.error(f"{file}: {error.strerror or error}")
     say_problems(console(sys.stderr), transcript.problems, transcript.unread)
     out = console()
     turn = _chosen(turns, arguments.turn, arguments.session)
     if turn is None:
-        out.print(line(f"{file} has no such turn; it has {_in_sessions(turns)}."))
+        console(sys.stderr).print(line(f"{file} has no such turn; it has {_in_sessions(turns)}."))
         return REFUSED
     _explain(out, f"{file}", transcript.format.name, turn, turns)
     return FINE
@@ -143,6 +158,13 @@ def _shown(seconds: float) -> str:
     return f"{seconds:.1f} seconds" if seconds < 60 else str(timedelta(seconds=round(seconds)))
 
 
+def _number(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < MAX_DIGITS else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError("expected the number of a turn, from 1")
+    return number
+
+
 def parser() -> argparse.ArgumentParser:
     """What the command understands."""
     parser = Parser(
@@ -154,8 +176,8 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("file", type=Path, metavar="FILE", help="a transcript")
-    add("--turn", type=int, metavar="N", help="default: the first that would have been stopped, or the longest")
+    add("file", type=path_in, metavar="FILE", help="a transcript")
+    add("--turn", type=_number, metavar="N", help="default: the first that would have been stopped, or the longest")
     add("--session", metavar="ID", help="of which session, where the file has several")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, as `turnguard settings` names it")
     add(

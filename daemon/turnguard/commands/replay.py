@@ -17,21 +17,21 @@ from rich.table import Table
 
 from turnguard import __version__
 from turnguard.acp import recording
+from turnguard.arguments import Parser
 from turnguard.commands.terminal import (
     BOLD,
     FINE,
     QUIET,
     REFUSED,
     WARNING,
-    Parser,
     console,
-    harmless,
     is_terminal,
     line,
     print_json,
 )
 from turnguard.core.messages import fact_of
-from turnguard.headless.files import Found, Problem, Transcript, find, kept_by, once, open_transcript
+from turnguard.harmless import harmless
+from turnguard.headless.files import Found, Problem, Transcript, find, folders_of, kept_by, once, open_transcript
 from turnguard.headless.processes import MAX_JOBS, can_be_shared, in_order, worthwhile
 from turnguard.headless.readers import FORMATS
 from turnguard.headless.replay import Sight, Turn, replay
@@ -52,6 +52,8 @@ PRESETS = {format_.name: format_ for format_ in RECOGNISED if format_.kept}
 
 MAX_SHOWN_PROBLEMS = 20
 
+FORMATS_ARE_TOLD = "turnguard replay --help names the formats that are read."
+
 WOULD_HAVE = {
     Action.ALLOW: "noted",
     Action.WARN: "warned",
@@ -69,8 +71,6 @@ def main(argv: Sequence[str]) -> int:
     """Runs the command; its exit code. Exits with MISUSE when the arguments cannot be understood."""
     understood = parser()
     arguments = understood.parse_args(argv)
-    if arguments.html is not None and arguments.compare:
-        understood.error("a page shows one set of settings: give --html or --compare, and --set for others")
     settings = settings_of(understood, arguments.set)
     other = _compared(understood, arguments)
     named = [Path(each) for each in arguments.path if not _is_preset(each)]
@@ -78,19 +78,21 @@ def main(argv: Sequence[str]) -> int:
         found = find(named)
     except FileNotFoundError as error:
         understood.error(f"there is no {error.args[0]}; expected a path, or one of: {', '.join(sorted(PRESETS))}")
-    presets = [PRESETS[each] for each in arguments.path if _is_preset(each)]
-    files = once([*found.files, *kept_by(kept for each in presets for kept in each.kept)])
+    kept = {each: kept_by(PRESETS[each].kept) for each in arguments.path if _is_preset(each)}
+    files = once([*found.files, *(file for files in kept.values() for file in files)])
     reading = Reading(named, arguments.format, found)
+    for name in (name for name, files in kept.items() if not files):
+        reading.note_absent(name)
     jobs = worthwhile(files) if arguments.jobs is None else arguments.jobs
     replayed = _replayed(reading, files, settings, other, jobs)
-    kept = (each for each in replayed if _is_wanted(each.pair, arguments.only))
+    wanted = (each for each in replayed if _is_wanted(each.pair, arguments.only))
     if arguments.html is not None:
-        _write_report(understood, arguments, kept)
+        _write_report(understood, arguments, wanted)
     elif arguments.json:
-        for each in kept:
+        for each in wanted:
             _print_row(each)
     else:
-        _print_turns(console(), kept, reading, is_compared=other is not None)
+        _print_turns(console(), wanted, reading, is_compared=other is not None)
     return reading.conclude(console(sys.stderr), is_verbose=arguments.verbose)
 
 
@@ -114,7 +116,13 @@ class Reading:
         self._problems: list[Problem] = [] if found is None else list(found.problems)
         self._problems_within: list[Problem] = []
         self._unknown: list[Path] = []
+        self._absent: list[str] = []
         self.transcripts = self._unread = 0
+
+    def note_absent(self, name: str) -> None:
+        """Nothing is kept by the agent of this name."""
+        where = ", ".join(dict.fromkeys(str(folder) for folder in folders_of(PRESETS[name].kept)))
+        self._absent.append(f"{name}: it keeps no transcripts in {where}; give the path where they are")
 
     def fresh(self) -> "Reading":
         """Another one of the same paths, of which nothing was read yet."""
@@ -156,8 +164,10 @@ class Reading:
             err.print(line((f"{path}: no transcript of a format that is known", QUIET)))
         if self._unknown:
             err.print(line((f"{many(len(self._unknown), 'file')} of no known format left out.", QUIET)))
+        for words in self._absent:
+            err.print(line(words))
         if not self.transcripts:
-            err.print(line(("There was no transcript to replay.", WARNING)))
+            err.print(line(("There was no transcript to replay.", WARNING), f" {FORMATS_ARE_TOLD}"))
         return REFUSED if self._problems or not self.transcripts else FINE
 
 
@@ -253,10 +263,11 @@ def _write_report(
 ) -> None:
     file: Path = arguments.html
     title = ", ".join(each if _is_preset(each) else Path(each).resolve().name or each for each in arguments.path)
-    report = Report(title=title, version=__version__)
+    report = Report(title=title, version=__version__, compared=", ".join(arguments.compare) or None)
     folders = [Path(each) for each in arguments.path if Path(each).is_dir()]
     for each in replayed:
-        report.add(harmless(_short(each.file, folders)), each.format_name, each.pair[0])
+        turns = [turn for turn in each.pair if turn is not None]
+        report.add(harmless(_short(each.file, folders)), each.format_name, *turns)
         if arguments.json:
             _print_row(each)
     try:
@@ -406,7 +417,8 @@ def _is_preset(argument: str) -> bool:
     return argument in PRESETS and not Path(argument).exists()
 
 
-def _path(text: str) -> str:
+def path_in(text: str) -> str:
+    """A path that was given. Raises ArgumentTypeError for one that is empty."""
     if not text:
         raise argparse.ArgumentTypeError("expected a path, which is not empty")
     return text
@@ -432,7 +444,7 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("path", nargs="+", type=_path, metavar="PATH", help="a transcript, a folder of them, or the name of an agent")
+    add("path", nargs="+", type=path_in, metavar="PATH", help="a transcript, a folder of them, or the name of an agent")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, as `turnguard settings` names it")
     add(
         "--compare",

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET
 from rich.console import Console
 
+from turnguard.arguments import Parser
 from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, WARNING, console, line, shown
 from turnguard.settings import files, given, places
 from turnguard.settings.layers import DEFAULT, PROJECT, USER
@@ -46,12 +47,12 @@ def main(argv: Sequence[str]) -> int:
 def _show(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
     project: Path = arguments.project
     if not project.is_dir():
-        parser.error(f"{project} is no directory")
+        parser.error(f"{project} is no directory; expected the one that a session runs in")
     wrong = given.read_assignments(arguments.set).problems
     if wrong:
         parser.error("; ".join(map(files.describe, wrong)))
     sources = Sources(arguments.face, environ=os.environ, assignments=arguments.set)
-    report = sources.report(str(project.absolute()))
+    report = sources.report(str(project), agent_id=arguments.agent)
     problems = [] if report.problems is UNSET else report.problems
     if arguments.json:
         text = msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
@@ -104,7 +105,7 @@ def _check(parser: argparse.ArgumentParser, file: Path) -> int:
     origin, beneath = (PROJECT, file.parent.parent) if is_projects else (USER, None)
     reading = files.read_file(file, origin, beneath=beneath)
     if reading.digest is None and not reading.problems:
-        parser.error(f"there is no file {file}")
+        parser.error(f"there is no file {file}; yours is {places.user_file()}, also where there is none yet")
     out = console()
     _print_problems(out, reading.problems)
     if not reading.problems:
@@ -114,7 +115,7 @@ def _check(parser: argparse.ArgumentParser, file: Path) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """What the command understands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="turnguard settings",
         description="Shows every setting that holds in a directory, where it comes from, and what was ignored.",
         epilog="Example: turnguard settings --face acp. Exits with 0, with 1 when there are problems, with 2 when the "
@@ -124,11 +125,12 @@ def parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--project", type=Path, default=Path(), metavar="DIR", help="a session's directory; default: where you are")
     add("--face", choices=FACES, default="serve", help="the command that it is for, since some defaults differ")
+    add("--agent", metavar="ID", help="for sessions of this agent, whose block in `agents.list` is laid over the rest")
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="try a value, as if given to that command")
     add("--json", action="store_true", help="print JSON, the answer to turnguard/settings in docs/protocol.md")
     actions = parser.add_subparsers(dest="action", metavar="action")
     for name, what in ACTIONS.items():
-        action = actions.add_parser(name, help=what.lower().rstrip("."), description=what)
+        action = actions.add_parser(name, help=f"{what[0].lower()}{what[1:-1]}", description=what)
         if name == "check":
             action.add_argument("file", type=Path, metavar="FILE", help="one in a directory .turnguard is a project's")
     return parser

@@ -1,13 +1,13 @@
 """What the commands print: lines, coloured where a person reads them, and safe to show whatever a repository wrote."""
 
-import argparse
 import sys
-from typing import IO, NoReturn
+from typing import IO
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from turnguard.harmless import harmless
 from turnguard.settings.table import Value
 
 FINE, REFUSED, MISUSE = 0, 1, 2
@@ -15,14 +15,6 @@ FINE, REFUSED, MISUSE = 0, 1, 2
 
 QUIET, BOLD, WARNING = "dim", "bold", "yellow"
 """Styles of parts of a line."""
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are safe to show, though they repeat what stands on the command line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Exits with MISUSE."""
-        super().error(harmless(message))
 
 
 class _Console(Console):
@@ -59,15 +51,6 @@ def line(*parts: str | tuple[str, str], indent: int = 0) -> Text:
     return Text.assemble(" " * indent, *((harmless(text), style) for text, style in styled))
 
 
-def harmless(text: str) -> str:
-    """Text in which everything that is not seen, or that changes how the rest is seen, stands as an escape."""
-    return "".join(each if each.isprintable() else _escape(each) for each in text)
-
-
 def shown(value: Value) -> str:
     """The whole of a setting's value, as JSON."""
     return "not set" if value is None else msgspec.json.encode(value).decode()
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")

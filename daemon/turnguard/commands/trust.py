@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from turnguard.arguments import Parser
 from turnguard.commands.terminal import BOLD, FINE, MISUSE, QUIET, REFUSED, WARNING, console, is_terminal, line, shown
 from turnguard.settings import files, places, trust
 from turnguard.settings.described import listed
@@ -64,7 +65,7 @@ def _trust(directory: Path) -> int:
         return _refused(
             "type this yourself at a terminal: it does not work through a pipe, on stdin or on both stdout and stderr"
         )
-    real = directory.resolve()
+    real = Path(places.real_directory(directory))
     file = real / places.PROJECT_FILE
     reading = files.read_file(file, PROJECT, beneath=real)
     if reading.digest is None:
@@ -120,9 +121,9 @@ def _state(trusted: trust.Trust) -> str:
 
 
 def _revoke(directory: Path) -> int:
-    real = directory.resolve()
+    real = Path(places.real_directory(directory))
     if not trust.revoke(real):
-        return _refused(f"{real} was not trusted", code=REFUSED)
+        return _refused(f"{real} was not trusted; turnguard trust --list shows what is", code=REFUSED)
     console().print(line(f"{real} is not trusted any more."))
     return FINE
 
@@ -136,7 +137,7 @@ def _refused(*why: str, code: int = MISUSE) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """What the command understands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="turnguard trust",
         description="Lets the settings file of a project loosen settings too. Wants a terminal, and a typed yes.",
         epilog="Example: turnguard trust . Exits with 0, with 1 when it was not done, with 2 when arguments do not fit "

@@ -17,6 +17,7 @@ from msgspec import Raw
 
 from turnguard.core.bounds import MAX_REMEMBERED_NAME
 from turnguard.core.javascript import Json, parse, utf8
+from turnguard.core.names import remembered
 
 MAX_HINT_LENGTH = 80
 """Characters of a hint: it is kept with the call, and a command may begin with a word of any length."""
@@ -47,6 +48,13 @@ def words_of(name: str) -> frozenset[str]:
     return frozenset(_NO_WORD.split(_HUMP.sub(" ", name).lower()))
 
 
+@remembered
+def is_shell(tool: str) -> bool:
+    """Whether a tool runs commands, by the last part of its name in any case."""
+    return last_part(tool).lower() in SHELL_TOOLS
+
+
+@remembered
 def is_editor(tool: str) -> bool:
     """Whether a tool may be one that edits, by any word of its whole name."""
     return not EDITOR_WORDS.isdisjoint(words_of(tool))
@@ -107,7 +115,7 @@ def call_hint(tool: str, args: Raw | bytes) -> str | None:
 
     Raises NotJsonError or NestingError.
     """
-    if last_part(tool).lower() in SHELL_TOOLS:
+    if is_shell(tool):
         command = _command_text(_member(args, COMMAND_MEMBERS))
         return None if command is None else shell_hint(command)
     if is_editor(tool):
@@ -226,8 +234,8 @@ def shell_hint(command: str) -> str | None:
     Comments are no parts; where there are several parts, those that only prepare are passed over.
     """
     command, here_document, _ = command.partition(_HERE_DOCUMENT)
-    segments = [segment for part in _SEGMENT.finditer(command) if (segment := part[0].strip())]
-    segments = [segment for segment in segments if not segment.startswith("#")]
+    parts = map(str.strip, _SEGMENT.findall(command))
+    segments = [part for part in parts if part and not part.startswith("#")]
     if here_document and not segments:
         return None
     for segment in segments:

@@ -25,7 +25,7 @@ from turnguard.core.identity import (
 from turnguard.core.javascript import NestingError, NotJsonError, parse, utf8
 from turnguard.core.masking import progress_outcome
 from turnguard.core.outcome import rolling_outcome, unknown_tool_name
-from turnguard.core.rolling.identity import is_poll_call, outcome_action, rolling_key, rolling_tool_name
+from turnguard.core.rolling.identity import is_poll_call, keys_of_call, outcome_action, rolling_tool_name
 from turnguard_protocol.events import (
     Call,
     CallRekeyed,
@@ -92,7 +92,7 @@ def _held(text: str) -> str:
 
 
 def _held_or_none(text: str | None) -> str | None:
-    return None if text is None else _held(text)
+    return text if text is None or len(text) <= MAX_TEXT else _held(text)
 
 
 def _held_key(key: str | Keys) -> str | Keys:
@@ -134,8 +134,7 @@ def _rekeyed(event: CallRekeyed, needs: Needs) -> CallRekeyed:
 
 
 def _keys(name: str, args: Raw, needs: Needs) -> Keys:
-    turn = tool_call_repeat_key(name, args)
-    return Keys(turn, rolling_key(name, args, turn) if needs.rolling else None)
+    return Keys(*keys_of_call(name, args)) if needs.rolling else Keys(tool_call_repeat_key(name, args))
 
 
 def _call_facts(name: str, args: Raw) -> Facts | None:

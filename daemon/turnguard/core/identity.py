@@ -5,7 +5,7 @@ digits: the SHA-256 of ``canonicalName:JSON(arguments)``, the JSON being JavaScr
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import cast
 
@@ -42,10 +42,10 @@ _MEMO_FROM = 512
 """Bytes of JSON from which a key is remembered; for less, looking it up costs as much as making it again."""
 
 _MEMO_SIZE = 2048
-"""Most keys remembered: about half a megabyte, whatever the size of the arguments."""
+"""Most texts remembered: about half a megabyte, whatever the size of the arguments."""
 
 _memo: dict[bytes, bytes] = {}
-"""The SHA-256 of (canonical name, JSON text) → the key's 32 bytes. It holds digests only, and only saves time."""
+"""The SHA-256 of (kind, name, JSON text) → the key's 32 bytes, or two keys. Digests only, which only save time."""
 
 
 def tool_call_repeat_key(name: str, args: object = UNSET) -> str:
@@ -63,18 +63,26 @@ def tool_call_repeat_key(name: str, args: object = UNSET) -> str:
 
 
 def _key_of_text(canonical: bytes, text: bytes) -> str:
-    """Return the key of a call whose arguments are JSON text; equal long texts cost one SHA-256 the next time."""
+    """Return the key of a call whose arguments are JSON text."""
+    return recalled(b"key", canonical, text, lambda: _digest(canonical, restringify(text, sort_keys=True))).hex()
+
+
+def recalled(kind: bytes, name: bytes, text: bytes, make: Callable[[], bytes]) -> bytes:
+    """Return what make returns, digests that a name and a text lead to; of long text it costs one SHA-256 next time.
+
+    kind: what is made of them.
+    """
     if len(text) < _MEMO_FROM:
-        return _digest(canonical, restringify(text, sort_keys=True)).hex()
+        return make()
     # The length tells where the name ends, so no other name and text have the same digest.
-    seen = _digest(b"%d:%b" % (len(canonical), canonical), text)
-    key = _memo.get(seen)
-    if key is None:
-        key = _digest(canonical, restringify(text, sort_keys=True))
+    seen = _digest(b"%b:%d:%b" % (kind, len(name), name), text)
+    made = _memo.get(seen)
+    if made is None:
+        made = make()
         if len(_memo) >= _MEMO_SIZE:
             _memo.clear()  # one step, so it is safe between threads; a loop refills it with its next call
-        _memo[seen] = key
-    return key.hex()
+        _memo[seen] = made
+    return made
 
 
 def _digest(name: bytes, text: bytes) -> bytes:

@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from turnguard.headless.databases import MAGIC, entries_of
 from turnguard.headless.lines import MARK, Pieces, lines_of
 from turnguard.headless.pieces import is_in_pieces, joined
 from turnguard.headless.readers.document import MAX_DOCUMENT_BYTES, Document
 from turnguard.transcript import HEAD_BYTES, Format, Head, Kept, Told, UnreadableError, head_of
 
-SUFFIXES = (".jsonl", ".json", ".ndjson", ".traj", ".log", ".txt", ".gz")
+SUFFIXES = (".jsonl", ".json", ".ndjson", ".traj", ".log", ".txt", ".gz", ".sqlite")
 """What is looked at in a folder. A file that is named itself may be called anything."""
 
 SKIPPED_FOLDERS = frozenset({".git", "node_modules", ".venv", "event_cache"})
@@ -107,14 +108,13 @@ def find(paths: Sequence[Path]) -> Found:
 
     for path in paths:
         try:
-            if path.is_dir():
+            # Not `is_dir`, which since Python 3.14 says of what cannot be looked at that it is none.
+            if stat.S_ISDIR(path.stat().st_mode):
                 files += _within(path, note)
-            elif path.exists():
-                files.append(path)
             else:
-                raise FileNotFoundError(path)
-        except FileNotFoundError:
-            raise
+                files.append(path)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            raise FileNotFoundError(path) from None
         except OSError as error:  # a name that is too long, a folder that may not be entered
             problems.append(Problem(path, None, _why(error)))
     return Found(files, problems)
@@ -136,12 +136,19 @@ def kept_by(kept: Iterable[Kept], environ: Mapping[str, str] = os.environ) -> li
     """The files in an agent's own folders."""
     found: dict[Path, None] = {}
     for each in kept:
-        moved = environ.get(each.variable, "") if each.variable is not None else ""
-        folder = Path(moved, each.within) if moved else Path.home() / each.directory
-        found |= dict.fromkeys(
-            sorted(path for path in folder.glob(each.pattern) if path.is_file() or is_in_pieces(path))
-        )
+        paths = _folder(each, environ).glob(each.pattern)
+        found |= dict.fromkeys(sorted(path for path in paths if path.is_file() or is_in_pieces(path)))
     return list(found)
+
+
+def folders_of(kept: Iterable[Kept], environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """An agent's own folders, whether they are there or not."""
+    return [_folder(each, environ) for each in kept]
+
+
+def _folder(kept: Kept, environ: Mapping[str, str]) -> Path:
+    moved = environ.get(kept.variable, "") if kept.variable is not None else ""
+    return Path(moved, kept.within) if moved else Path.home() / kept.directory
 
 
 def open_transcript(path: Path, formats: Sequence[Format], *, name: str | None = None) -> Transcript:
@@ -152,6 +159,9 @@ def open_transcript(path: Path, formats: Sequence[Format], *, name: str | None =
     pieces = Pieces(joined(path, MAX_LINE_BYTES) if path.is_dir() else _read(path))
     try:
         start = pieces.head(HEAD_BYTES).removeprefix(MARK)
+        if start.startswith(MAGIC):
+            pieces = Pieces(entries_of(path, MAX_LINE_BYTES))
+            start = pieces.head(HEAD_BYTES)
     except NOT_PACKED as error:
         raise UnreadableError(f"it cannot be read: {error}") from error
     head = head_of([line + b"\n" for line in start.split(b"\n")])

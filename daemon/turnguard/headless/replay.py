@@ -3,18 +3,22 @@
 The guards only watch (`turnguard.shadow`): all calls of a transcript did run, and after what one guard would have
 stopped the others go on, so each is asked for itself. The call of a finding is the first that would not have run, or
 that would have been answered with the warning; a halt after the last call of a turn has the next number.
+
+A turn is read to its end before the guards hear of it. What a result comes to need not be known where nothing is ever
+compared with it, which is so for most: the call came once, and did not fail. To find it out takes longer than all else.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnguard.core.guard import InvalidEventError, Needs
+from turnguard.core.guard import InvalidEventError
 from turnguard.core.identify import identify
+from turnguard.core.masking import progress_outcome
 from turnguard.core.messages import MAX_NAME_LENGTH
 from turnguard.core.rolling.config import limits_of
 from turnguard.core.scope import of_scope
@@ -42,6 +46,15 @@ from turnguard_protocol.verdicts import Action, Finding, Totals, Verdict
 
 USER = "user"
 
+MAX_HELD_BYTES = 8 * 1024 * 1024
+"""Of results of a turn, held until it is known whether they are compared with others; if there are more, all are."""
+
+HELD_BESIDES = 1_024
+"""Bytes, about, that are held for each of them besides what it says."""
+
+UNCOMPARED = "uncompared"
+"""The outcome of a result that is compared with no other."""
+
 Item = TypeVar("Item", Call, Result, CallRekeyed)
 
 
@@ -56,7 +69,7 @@ class Sight(Struct, frozen=True):
     totals: Totals
 
 
-class Identity(Struct, frozen=True):
+class Identity(Struct, frozen=True, gc=False):
     """What a call was, as far as it may be shown: its tool, and of a shell call program and sub-command."""
 
     tool: str
@@ -70,7 +83,7 @@ class Identity(Struct, frozen=True):
         return f"{tool or 'a tool without a name'}{f' ({self.hint})' if self.hint else ''}"
 
 
-class Mark(Struct):
+class Mark(Struct, gc=False):
     """One call of a turn. `identity`: which of the turn's identities; `outcome`: equal numbers are equal results of
     that identity, None: unknown. `place`, `at`: where it is in the file, and when its message came.
     """
@@ -200,6 +213,7 @@ class _Session:
         if turn is None:
             return None
         self._tell(turn, StepFinished())
+        turn.close()
         turn.turn.outcome, turn.turn.ended = outcome, at or turn.turn.ended
         turn.turn.steps = self._guard.record([TurnEnded(outcome or "completed")]).totals.steps
         return turn.turn
@@ -208,7 +222,7 @@ class _Session:
         self._turns += 1
         self._guard.record([event])
         turn = Turn(self._name, self._turns, event.origin, place=told.place, began=told.at, ended=told.at)
-        self._turn = _OpenTurn(turn, self._guard.needs, self._settings)
+        self._turn = _OpenTurn(turn, self._guard, self._settings)
         return self._turn
 
     def _tell_calls(self, turn: "_OpenTurn", event: ToolCalls, batch: Batch) -> None:
@@ -226,53 +240,62 @@ class _Session:
             turn.add(identified.calls[part], marks[part])
 
     def _tell(self, turn: "_OpenTurn", event: Event) -> None:
-        events, self._held = [*self._held, event], []
-        try:
-            self._look(turn, self._guard.record(events))
-        except EventError:
-            for each in events:
-                with suppress(EventError):
-                    self._look(turn, self._guard.record([each]))
+        turn.tell([*self._held, event])
+        self._held = []
 
-    def _look(self, turn: "_OpenTurn", verdict: Verdict) -> None:
-        for finding in verdict.findings:
-            if finding.fresh:
-                turn.see(finding, verdict.totals)
+
+class _Held(NamedTuple):
+    """A result of which it is not known yet whether it is compared: its call's mark and key, and what it said."""
+
+    mark: Mark
+    key: str
+    outcome: Outcomes
+    said: bytes
 
 
 class _OpenTurn:
-    """A turn while it goes on: which call is which, and whose a result is."""
+    """A turn while it goes on: which call is which, whose a result is, and what the guards have still to be told."""
 
-    def __init__(self, turn: Turn, needs: Needs, settings: SettingsInForce) -> None:
+    def __init__(self, turn: Turn, guard: SessionGuard, settings: SettingsInForce) -> None:
         self.turn = turn
-        self._is_compaction_watched = needs.rolling
+        self._guard = guard
         # OpenClaw's identities are only told where they can matter. Its history can say nothing while it is switched
         # off, and nobody switches it on in a transcript; the guard after a compaction hears what came after one.
-        is_history_on = limits_of(settings).enabled is True
-        self._needs = needs._replace(progress=True, rolling=needs.rolling and is_history_on)
+        self._needs_rolling(guard.needs.rolling and limits_of(settings).enabled is True)
         self._identities: dict[tuple[str | None, str], int] = {}
+        self._times: dict[str, int] = {}
         self._outcomes: dict[tuple[int, str], int] = {}
         self._open: dict[str, tuple[Mark, Call]] = {}
         self._said: set[tuple[str, str, Action]] = set()
+        self._to_tell: list[tuple[int, Sequence[Event]]] = []
+        self._held: list[_Held] = []
+        self._held_bytes = 0
+        self._is_holding = True
+
+    def _needs_rolling(self, needed: bool) -> None:
+        self._needs = self._guard.needs._replace(progress=True, rolling=needed)
+        self._needs_while_held = self._needs._replace(progress=False)
 
     def compact(self) -> None:
         """The context was compacted."""
         self.turn.compactions.append(self.turn.calls)
-        self._needs = self._needs._replace(rolling=self._is_compaction_watched)
+        self._needs_rolling(self._guard.needs.rolling)
 
     def identified(self, event: Event, scope: str | None) -> Event | None:
         """The event without anything that may not be kept; None when it cannot be taken."""
         event = without_prose(self._of_turn(event))
         if type(event) is CallRekeyed and event.name is None and event.id in self._open:
             event = msgspec.structs.replace(event, name=self._open[event.id][1].name)
+        results = event.results if type(event) is ToolResults else ()
+        is_held = bool(results) and self._is_holding and all(map(self._may_be_held, results))
         try:
-            identified = identify(event, self._needs, self._call_of)
+            identified = identify(event, self._needs_while_held if is_held else self._needs, self._call_of)
         except InvalidEventError:
             return None
         identified = of_scope(identified, scope)
         if type(identified) is ToolResults:
-            for result in identified.results:
-                self._end(result)
+            for raw, result in zip(results, identified.results, strict=True):
+                self._end(result, raw.output if is_held else UNSET)
         elif type(identified) is CallRekeyed:
             self._rekey(identified)
         return identified
@@ -295,14 +318,52 @@ class _OpenTurn:
         self.turn.marks += marks
         for call, mark in zip(calls, marks, strict=True):
             if call.id is not None:
+                if call.id in self._open:  # the guards may take its result for the other's
+                    self._hold_no_more()
                 self._open[call.id] = mark, call
 
-    def see(self, finding: Finding, totals: Totals) -> None:
-        """A guard said something; of what it says again and again the first time counts."""
-        kind = (finding.guard, finding.loop_type, finding.action)
-        if kind not in self._said:
-            self._said.add(kind)
-            self.turn.sights.append(Sight(self.turn.calls + 1, finding, totals))
+    def tell(self, events: Sequence[Event]) -> None:
+        """Tells the guards of these events, as soon as all that came before is known."""
+        if self._held_bytes > MAX_HELD_BYTES:
+            self._hold_no_more()
+        if self._is_holding:
+            self._to_tell.append((self.turn.calls, events))
+        else:
+            self._record(events, self.turn.calls)
+
+    def close(self) -> None:
+        """The turn is over: the guards hear of what they were not told yet."""
+        self._settle(lambda held: self._times[held.key] > 1)
+
+    def _hold_no_more(self) -> None:
+        """From now on, and for all that is held, each result may be compared with any other."""
+        self._is_holding = False
+        self._settle(lambda _: True)
+
+    def _settle(self, is_compared: Callable[[_Held], bool]) -> None:
+        for held in self._held:
+            digest = progress_outcome(Raw(held.said), UNSET) if is_compared(held) else UNCOMPARED
+            held.outcome.progress = digest
+            self._note_outcome(held.mark, digest)
+        for calls, events in self._to_tell:
+            self._record(events, calls)
+        self._held, self._held_bytes, self._to_tell = [], 0, []
+
+    def _record(self, events: Sequence[Event], calls: int) -> None:
+        try:
+            self._look(self._guard.record(events), calls)
+        except EventError:
+            for each in events:
+                with suppress(EventError):
+                    self._look(self._guard.record([each]), calls)
+
+    def _look(self, verdict: Verdict, calls: int) -> None:
+        """Of what a guard says again and again the first time counts. `calls`: how many the turn had made."""
+        for finding in verdict.findings:
+            kind = (finding.guard, finding.loop_type, finding.action)
+            if finding.fresh and kind not in self._said:
+                self._said.add(kind)
+                self.turn.sights.append(Sight(calls + 1, finding, verdict.totals))
 
     def _call_of(self, result: Result) -> Call | None:
         known = None if result.id is None else self._open.get(result.id)
@@ -310,7 +371,8 @@ class _OpenTurn:
 
     def identity(self, call: Call, scope: str | None) -> int:
         """Which of the turn's identities a call is."""
-        key = call.key.turn if isinstance(call.key, Keys) else call.key or ""
+        key = _key_of(call)
+        self._times[key] = self._times.get(key, 0) + 1
         if call.fidelity == "none":  # never the same as another
             key = f"{len(self.turn.identities)}"
         number = self._identities.setdefault((call.name, key), len(self.turn.identities))
@@ -319,6 +381,7 @@ class _OpenTurn:
         return number
 
     def _rekey(self, event: CallRekeyed) -> None:
+        self._hold_no_more()  # to the guards an earlier call may now be this one
         known = self._open.get(event.id)
         if known is None:
             return
@@ -327,14 +390,34 @@ class _OpenTurn:
         mark.identity = self.identity(now, self.turn.identities[mark.identity].scope)
         self._open[event.id] = mark, now
 
-    def _end(self, result: Result) -> None:
+    def _may_be_held(self, result: Result) -> bool:
+        """Whether a result may turn out to be compared with no other: one that did not fail, of a call that is known.
+
+        What is no text may be nested too deep to be taken, and that is to be found out at once.
+        """
+        is_text = isinstance(result.output, Raw) and bytes(result.output).startswith(b'"')
+        return is_text and result.error is UNSET and result.ok is not False and result.id in self._open
+
+    def _end(self, result: Result, said: Raw | UnsetType) -> None:
+        """The result came. `said`: what it says, where its outcome is not known yet."""
         known = None if result.id is None else self._open.pop(result.id, None)
         if known is None:
             return
-        mark = known[0]
+        mark, call = known
         mark.ok = result.ok
         outcome = result.outcome
+        if isinstance(said, Raw) and isinstance(outcome, Outcomes):
+            held = _Held(mark, _key_of(call), outcome, bytes(said))
+            self._held.append(held)
+            self._held_bytes += len(held.said) + HELD_BESIDES
+            return
         digest = outcome.progress if isinstance(outcome, Outcomes) else outcome
         if digest is not None:
-            of_call = mark.identity, digest
-            mark.outcome = self._outcomes.setdefault(of_call, len(self._outcomes))
+            self._note_outcome(mark, digest)
+
+    def _note_outcome(self, mark: Mark, digest: str) -> None:
+        mark.outcome = self._outcomes.setdefault((mark.identity, digest), len(self._outcomes))
+
+
+def _key_of(call: Call) -> str:
+    return call.key.turn if isinstance(call.key, Keys) else call.key or ""

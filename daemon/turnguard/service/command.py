@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
+from turnguard.arguments import Parser
 from turnguard.settings.given import read_assignments
 from turnguard.settings.problems import describe
 from turnguard.settings.sources import Sources
@@ -22,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """What the command understands."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="turnguard serve",
         description="Serves one client over stdin and stdout: JSON-RPC in LSP frames, as docs/protocol.md says.",
         epilog="Exits with 0 after `shutdown` and `exit`, with 1 when the client is gone without them, with 2 when the "

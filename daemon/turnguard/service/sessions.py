@@ -19,7 +19,7 @@ from turnguard.core.session import EventError, StaleTurnError
 from turnguard.service.errors import REQUEST_FAILED, STALE_TURN, UNKNOWN_SESSION, RequestError, invalid_params
 from turnguard.settings.guarded import GuardedSession, InForce, in_force_of
 from turnguard.settings.layers import CLIENT, WORKSPACE, Layer, Merged, SettingsError, values_of
-from turnguard.settings.places import install_salt, seal_of
+from turnguard.settings.places import install_salt, real_directory, seal_of
 from turnguard.settings.problems import describe
 from turnguard.settings.sources import Found, Sources, reported
 from turnguard_protocol.events import ToolCalls
@@ -36,7 +36,7 @@ from turnguard_protocol.methods import (
     SessionList,
 )
 from turnguard_protocol.settings import Settings, SettingsReport
-from turnguard_protocol.verdicts import Action, NextStep, SessionState, SessionStatus, Totals, TurnSummary, Verdict
+from turnguard_protocol.verdicts import Action, NextStep, SessionStatus, TurnSummary, Verdict
 
 
 class Notice(NamedTuple):
@@ -48,15 +48,15 @@ class Notice(NamedTuple):
 
 class Origin:
     """What sessions that were opened alike have in common: what they set, what was found of files where they run, and
-    what is in force for them by that.
+    what is in force for them by that. `directory`: where `cwd` led when they were opened.
     """
 
-    __slots__ = ("__weakref__", "agent_id", "cwd", "found", "in_force", "name", "settings", "workspace_settings")
+    __slots__ = ("__weakref__", "agent_id", "directory", "found", "in_force", "name", "settings", "workspace_settings")
 
-    def __init__(self, name: str, opened: OpenSession, found: Found, in_force: InForce) -> None:
+    def __init__(self, name: str, opened: OpenSession, directory: str | None, found: Found, in_force: InForce) -> None:
         self.name = name
         self.agent_id = opened.agent_id
-        self.cwd = opened.cwd
+        self.directory = directory
         self.settings = opened.settings
         self.workspace_settings = opened.workspace_settings
         self.found = found
@@ -64,14 +64,14 @@ class Origin:
 
 
 class Session:
-    """A session: its guard, what it set, when it was last spoken of, and the state the client last heard."""
+    """A session: its guard, what it set, when it was last spoken of, and the status the client last heard."""
 
     __slots__ = ("_guard", "heard", "last_used", "origin")
 
     def __init__(self, guard: GuardedSession, origin: Origin, now: float) -> None:
         self.origin = origin
         self.last_used = now
-        self.heard: tuple[SessionState, Totals] | None = None
+        self.heard: SessionStatus | None = None
         self._guard = guard
 
     @property
@@ -117,20 +117,20 @@ class Sessions:
         for origin, settings_in_force in in_force:
             origin.in_force = settings_in_force
         self._origins = WeakValueDictionary({origin.name: origin for origin in origins})
+        self.changed.update(self._sessions)
 
     def complaints(self) -> list[str]:
         """What is wrong in the person's own settings, which hold for every session."""
         return [f"turnguard: {describe(problem)}" for problem in self._sources.own_problems]
 
     def take_changes(self) -> list[Notice]:
-        """What to tell of the sessions whose state or totals are others than the client last heard; their last ones."""
+        """What to tell of the sessions whose status is another than the client last heard: how they stand now."""
         notices: list[Notice] = []
         for session_id, session in self.changed.items():
             status = session.guard.status()
-            heard = (status.state, status.totals)
             is_current = self._sessions.get(session_id, session) is session
-            if is_current and heard != session.heard:
-                session.heard = heard
+            if is_current and status != session.heard:
+                session.heard = status
                 notices.append(Notice("turnguard/didChangeSession", status))
         self.changed = {}
         return notices
@@ -152,9 +152,8 @@ class Sessions:
         origin = self._origin(params)
         guard = GuardedSession(session_id, origin.in_force, agent_id=params.agent_id, cwd=params.cwd, seal=self._seal)
         session = self._sessions[session_id] = Session(guard, origin, now)
-        status = guard.status()
-        session.heard = (status.state, status.totals)
-        return status
+        session.heard = guard.status()
+        return session.heard
 
     def record(self, params: Record) -> Verdict:
         """`turnguard/record`."""
@@ -202,8 +201,8 @@ class Sessions:
         if params.session_id is None:
             opened, found = OpenSession(), self._sources.found(None, now=True)
         else:
-            opened = self._session(params.session_id).origin
-            found = self._sources.found(opened.cwd, now=True)
+            opened = self._session(params.session_id, afresh=True).origin
+            found = opened.found
         return reported(self._merged(opened, found), found)
 
     def close(self, params: CloseSession) -> TurnSummary | None:
@@ -216,8 +215,11 @@ class Sessions:
 
     # --- the table ---
 
-    def _session(self, session_id: str) -> Session:
-        """The open session of this id, which is hereby spoken of. Raises RequestError when there is none."""
+    def _session(self, session_id: str, *, afresh: bool = False) -> Session:
+        """The open session of this id, which is hereby spoken of. Raises RequestError when there is none.
+
+        `afresh`: files are looked at again, however shortly ago they were.
+        """
         now = self._clock()
         if now >= self._next_expiry:
             self._drop_idle(now)
@@ -226,18 +228,19 @@ class Sessions:
             data = {"errorKind": "session_not_found", "sessionId": session_id}
             raise RequestError(UNKNOWN_SESSION, "Unknown session: expected the `sessionId` of an open one", data)
         session.last_used = now
-        self._refresh(session.origin)
+        self._refresh(session.origin, afresh=afresh)
         return session
 
-    def _refresh(self, origin: Origin) -> None:
+    def _refresh(self, origin: Origin, *, afresh: bool = False) -> None:
         """Takes up what files say by now."""
-        found = self._sources.found(origin.cwd)
+        found = self._sources.found(origin.directory, now=afresh)
         if found is origin.found:
             return
         origin.found = found
         # What a client says need not make sense without the other half in a file: then what held goes on.
         with contextlib.suppress(SettingsError):
             origin.in_force = self._in_force(origin, found)
+            self.changed.update((key, each) for key, each in self._sessions.items() if each.origin is origin)
 
     def _drop_idle(self, now: float) -> None:
         """Forgets the sessions nobody spoke of for too long; looks only when the first of them can be due."""
@@ -262,17 +265,18 @@ class Sessions:
 
     def _origin(self, opened: OpenSession) -> Origin:
         """The origin of a session that is opened so. Raises RequestError when its settings make no sense."""
-        name = repr((opened.agent_id, opened.cwd, opened.settings, opened.workspace_settings))
+        directory = None if opened.cwd is None else real_directory(opened.cwd)
+        name = repr((opened.agent_id, directory, opened.settings, opened.workspace_settings))
         origin = self._origins.get(name)
         if origin is not None:
             self._refresh(origin)
             return origin
-        found = self._sources.found(opened.cwd, now=True)
+        found = self._sources.found(directory, now=True)
         try:
             in_force = self._in_force(opened, found)
         except SettingsError as error:
             raise invalid_params(f"$.settings.{error.name}", error.message) from None
-        origin = self._origins[name] = Origin(name, opened, found, in_force)
+        origin = self._origins[name] = Origin(name, opened, directory, found, in_force)
         return origin
 
     def _tell_findings(self, session_id: str, verdict: Verdict) -> None:

@@ -19,6 +19,8 @@ __all__ = ["MAX_FILE_BYTES", "Reading", "describe", "read_file"]
 MAX_FILE_BYTES = 256 * 1024
 """A settings file that sets everything has four thousand."""
 
+EXPECTED = f"expected a regular file of its own, of {MAX_FILE_BYTES // 1024} KiB at most, that can be read"
+
 
 class Reading(NamedTuple):
     """What a file says.
@@ -42,7 +44,7 @@ def read_file(path: Path, origin: str, *, beneath: Path | None = None) -> Readin
     try:
         contents = read_regular(path, MAX_FILE_BYTES, beneath=beneath, may_be_link=beneath is None)
     except RefusedFileError as error:
-        problems.add("$", f"nothing of it was read: {error}; it must be a regular file of its own")
+        problems.add("$", f"nothing of it was read: {error}; {EXPECTED}")
         return Reading({}, problems.all, None)
     if contents is None:
         return Reading({}, [], None)

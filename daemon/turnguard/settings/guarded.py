@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from turnguard.core.guard import Needs, Seal
 from turnguard.core.joint import JointGuard
 from turnguard.core.session import SessionGuard
+from turnguard.harmless import harmless
 from turnguard.settings.layers import (
     CLIENT,
     LOOP_SHIELD,
@@ -24,7 +25,7 @@ from turnguard.settings.layers import (
     in_force,
     is_from_file,
 )
-from turnguard.settings.problems import brief, describe, printable
+from turnguard.settings.problems import brief, describe
 from turnguard.settings.sources import Found
 from turnguard.settings.table import BY_NAME, is_stricter
 from turnguard_protocol.events import Event, TurnStarted
@@ -169,7 +170,7 @@ class GuardedSession:
             and (is_from_file(held.origin) or is_from_file(before.held[name].origin))
         ]
         if changes:
-            told = printable(f"Settings have changed: {'; '.join(changes)}.")
+            told = harmless(f"Settings have changed: {'; '.join(changes)}.")
             self._notices = [*self._notices, told]
 
 
@@ -183,7 +184,7 @@ def notices_of(merged: Merged, found: Found) -> list[str]:
     for origin, values in by_origin.items():
         way_out = f" To accept them: turnguard trust {found.project}" if origin == PROJECT else ""
         where = f"the {origin}'s file {found.tightening[0].source}" if origin == PROJECT else f"the {origin}"
-        notices.append(printable(f"Settings of {where} that do not hold: {'; '.join(values)}.{way_out}"))
+        notices.append(harmless(f"Settings of {where} that do not hold: {'; '.join(values)}.{way_out}"))
     return notices
 
 

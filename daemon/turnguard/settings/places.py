@@ -42,16 +42,28 @@ def user_file() -> Path:
     return config_dir() / "settings.json"
 
 
-def project_file(cwd: str | Path) -> Path | None:
-    """The nearest project's file, at a directory or above it. What stands there may be anything: reading refuses it."""
-    directory = Path(cwd).absolute()
-    for each in (directory, *directory.parents):
-        try:
-            if os.path.lexists(each / PROJECT_FILE):
-                return each / PROJECT_FILE
-        except ValueError:
-            return None
-    return None
+def real_directory(cwd: str | Path) -> str:
+    """Where a session runs: its directory without `..` and links, as the system understands them, there or not.
+
+    A session asks once, when it begins: what holds for it must not change with a link that an agent puts in the way.
+    """
+    try:
+        return os.path.realpath(cwd)
+    except (OSError, ValueError):  # a name that no system takes; `project_file` finds nothing there
+        return os.fspath(cwd)
+
+
+def project_file(directory: str | Path) -> Path | None:
+    """The nearest project's file, at a directory or above it. What stands there may be anything: reading refuses it.
+
+    `directory`: as `real_directory` gives it; above a link or a `..` are other directories than its name says.
+    """
+    try:
+        directory = Path(directory).absolute()
+        found = (each / PROJECT_FILE for each in (directory, *directory.parents))
+        return next((file for file in found if os.path.lexists(file)), None)
+    except (OSError, ValueError):  # a name that no system takes, or one in a directory that is gone
+        return None
 
 
 def write_private(path: Path, data: bytes) -> None:

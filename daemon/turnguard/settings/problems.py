@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from turnguard.harmless import harmless
 from turnguard.settings.described import listed
 from turnguard.settings.table import ROWS
 from turnguard_protocol.settings import SettingsProblem
@@ -79,12 +80,7 @@ def describe(problem: SettingsProblem) -> str:
         what = problem.message
     else:
         what = f"{problem.path}: {problem.message}"
-    return printable(f"{place}: {what}")
-
-
-def printable(text: str) -> str:
-    """A text in which nothing can steer a terminal, reorder what stands around it or hide."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return harmless(f"{place}: {what}")
 
 
 def brief(value: Any) -> str:

@@ -3,12 +3,12 @@
 Without a file it is printed, with one it is written there. Of a page only what stands between the two marks is ours.
 """
 
-import argparse
 import sys
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
 
+from turnguard.arguments import Parser
 from turnguard.settings.described import default_of, listed, literal, sentence, stricter
 from turnguard.settings.schema import Schema, indented, settings_schema, value_schema
 from turnguard.settings.table import ROWS, Row
@@ -93,7 +93,7 @@ PARTS: dict[str, Callable[[], str]] = {"schema": schema_text, "page": page_text,
 
 def main(argv: Iterable[str] | None = None) -> None:
     """Prints or writes one part."""
-    parser = argparse.ArgumentParser(prog="python -m turnguard.settings.reference", description=__doc__)
+    parser = Parser(prog="python -m turnguard.settings.reference", description=__doc__)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("file", type=Path, nargs="?")
     arguments = parser.parse_args(None if argv is None else list(argv))

@@ -67,19 +67,22 @@ class Sources:
             problems.append(SettingsProblem(origin=USER, source=source, path=path, message=error.message))
         self.own_problems = tuple(problems)
 
-    def found(self, cwd: str | None, *, now: bool = False) -> Found:
-        """What holds for a session in a directory. `now`: also if it was looked at less than a second ago."""
+    def found(self, directory: str | None, *, now: bool = False) -> Found:
+        """What holds for a session in a directory. `now`: also if it was looked at less than a second ago.
+
+        `directory`: as `places.real_directory` gave it when the session began.
+        """
         at = self._clock()
-        known = self._found.get(cwd)
+        known = self._found.get(directory)
         if known is not None and not now and at - known[0] < LOOK_SECONDS:
             return known[2]
-        file = None if cwd is None else places.project_file(cwd)
+        file = None if directory is None else places.project_file(directory)
         stamp = (_stamp(places.user_file()), file, _stamp(file), _stamp(trust.store_file()))
         if known is None or known[1] != stamp:
             known = (at, stamp, self._read(file))
-        if len(self._found) >= MAX_DIRECTORIES and cwd not in self._found:
+        if len(self._found) >= MAX_DIRECTORIES and directory not in self._found:
             self._found.clear()
-        self._found[cwd] = (at, stamp, known[2])
+        self._found[directory] = (at, stamp, known[2])
         return known[2]
 
     def merged(
@@ -96,7 +99,7 @@ class Sources:
 
     def report(self, cwd: str | None, *, agent_id: str | None = None) -> SettingsReport:
         """What holds in a directory, as a person reads it, without a client."""
-        found = self.found(cwd, now=True)
+        found = self.found(None if cwd is None else places.real_directory(cwd), now=True)
         return reported(self.merged(found, agent_id=agent_id), found)
 
     def _read(self, file: Path | None) -> Found:

@@ -49,8 +49,14 @@ class _Store(msgspec.Struct, frozen=True):
 
 
 def is_trusted(directory: Path, digest: str) -> bool:
-    """Whether a project is trusted with a settings file of this digest."""
+    """Whether a project is trusted with a settings file of this digest.
+
+    Never by a path with a link in it: since the session began somebody has put it there, and it may lead to any project
+    that is trusted.
+    """
     real = _real(directory)
+    if real != _text(directory):
+        return False
     return any(each.directory == real and each.digest == digest for each in trusted())
 
 
@@ -97,8 +103,13 @@ def store_file() -> Path:
 
 
 def _real(directory: Path) -> str:
-    """A directory's real path, also where its name is no UTF-8."""
-    return os.fsencode(os.path.realpath(directory)).decode("utf-8", "backslashreplace")
+    """A directory's real path as the store has it."""
+    return _text(os.path.realpath(directory))
+
+
+def _text(path: str | Path) -> str:
+    """A path as text, also where its name is no UTF-8."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _write(all_trusted: list[Trust]) -> None:

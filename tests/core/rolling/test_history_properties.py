@@ -12,7 +12,7 @@ from turnguard.core.guard import Batch
 from turnguard.core.rolling.calls import args_of, is_poll, run_of
 from turnguard.core.rolling.config import limits_of
 from turnguard.core.rolling.detectors import detect
-from turnguard.core.rolling.evidence import no_progress_streak, recent_count
+from turnguard.core.rolling.evidence import no_progress_streak, of_call
 from turnguard.core.rolling.history import RollingHistoryGuard
 from turnguard.core.rolling.post_compaction import PostCompactionGuard
 from turnguard.core.thresholds import MAX_LOOP_WARNING_KEYS
@@ -160,8 +160,8 @@ class Machine(RuleBasedStateMachine):
                 continue
             of = (record.run, record.tool, record.args)
             history = self.guard.history.of_run(record.run)
-            counts["streak", of] = no_progress_streak(history, record.tool, record.args).count
-            counts["recent", of] = recent_count(history, record.tool, record.args)
+            counts["streak", of] = no_progress_streak(of_call(history, record.tool, record.args)).count
+            counts["recent", of] = len(of_call(history, record.tool, record.args))
         return counts
 
 

@@ -16,9 +16,9 @@ from turnguard.core.rolling.identity import (
     SEND_ACTIONS,
     is_poll_call,
     is_send,
+    keys_of_call,
     outcome_action,
     rolling_arguments_hash,
-    rolling_key,
     rolling_tool_name,
 )
 
@@ -109,12 +109,12 @@ def test_the_canonical_form_is_its_own(document: str) -> None:
     assert canonical(once) == once
 
 
-@given(names, documents)
-def test_the_way_by_the_repeat_key_leads_to_the_same_hash(name: str, document: str) -> None:
-    args = Raw(document.encode())
-    assert rolling_key(name, args, tool_call_repeat_key(name, args)) == rolling_arguments_hash(
-        rolling_tool_name(name), args
-    )
+@given(names, documents, st.sampled_from([0, 600]))
+def test_keys_that_are_made_together_are_those_made_apart(name: str, document: str, blanks: int) -> None:
+    """Also of arguments so long that their keys are remembered."""
+    args = Raw(document.encode() + b" " * blanks)
+    apart = tool_call_repeat_key(name, parse(document.encode())), rolling_arguments_hash(rolling_tool_name(name), args)
+    assert keys_of_call(name, args) == keys_of_call(name, args) == apart
 
 
 def test_a_plain_integer_too_large_for_a_double_is_infinite() -> None:

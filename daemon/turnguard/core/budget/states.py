@@ -265,9 +265,10 @@ class StateMachine:
 
     def _tell(self, notices: list[Notice]) -> list[Notice]:
         """Calls the callbacks in order, each of them even if one before it raises."""
-        with ExitStack() as calls:
-            for notice in reversed(notices):
-                calls.callback(self._call, notice)
+        if notices:
+            with ExitStack() as calls:
+                for notice in reversed(notices):
+                    calls.callback(self._call, notice)
         return notices
 
     def _call(self, notice: Notice) -> None:

@@ -60,13 +60,14 @@ def detect(history: History, tool: str, args: CountedKey, is_poll: bool, limits:
     """The loop that a call would go on with, None when it is free to run. `history`: the records of its run."""
     if limits.enabled is not True or not history:
         return None
+    of_call = evidence.of_call(history, tool, args)
     seen = Seen(
         tool,
         args,
         is_poll,
         evidence.unknown_streak(history, tool),
-        evidence.no_progress_streak(history, tool, args),
-        evidence.recent_count(history, tool, args),
+        evidence.no_progress_streak(of_call),
+        len(of_call),
         evidence.alternation(history, tool, args),
     )
     return next((loop for detector in DETECTORS if (loop := detector(seen, limits))), None)

@@ -46,11 +46,16 @@ def unknown_streak(history: History, tool: str) -> int:
     return count
 
 
-def no_progress_streak(history: History, tool: str, args: CountedKey) -> Streak:
-    """How often in a row the call had its newest outcome; other calls and calls without outcome are skipped."""
+def of_call(history: History, tool: str, args: CountedKey) -> History:
+    """The records of one call, with an outcome or without."""
+    return [record for record in history if record.args == args and record.tool == tool]
+
+
+def no_progress_streak(of_call: History) -> Streak:
+    """How often in a row a call had its newest outcome, by all its records; those without outcome are skipped."""
     count, newest = 0, None
-    for record in reversed(history):
-        if record.args != args or record.tool != tool or record.result is None:
+    for record in reversed(of_call):
+        if record.result is None:
             continue
         if newest is None:
             newest = record.result
@@ -58,11 +63,6 @@ def no_progress_streak(history: History, tool: str, args: CountedKey) -> Streak:
             break
         count += 1
     return Streak(count, newest)
-
-
-def recent_count(history: History, tool: str, args: CountedKey) -> int:
-    """How often the call is in the history, with an outcome or without."""
-    return sum(record.args == args and record.tool == tool for record in history)
 
 
 def alternation(history: History, tool: str, args: CountedKey) -> Alternation | None:

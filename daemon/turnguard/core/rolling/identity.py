@@ -4,14 +4,14 @@ The names of tools that the functions here take are those that `rolling_tool_nam
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
+from hashlib import sha256
 
 from msgspec import Raw
 
-from turnguard.core.bounds import MAX_REMEMBERED_NAME, MAX_REMEMBERED_NAMES
-from turnguard.core.identity import canonical_tool_name
-from turnguard.core.javascript import trim, utf8
-from turnguard.core.rolling.canonical import canonical, digest, may_overflow, plain
+from turnguard.core.identity import canonical_tool_name, recalled
+from turnguard.core.javascript import restringify, trim, utf8
+from turnguard.core.names import remembered
+from turnguard.core.rolling.canonical import canonical, may_overflow, plain
 
 COMMAND_STATUS = "command_status"
 EXEC = "exec"
@@ -41,20 +41,20 @@ SEND_ACTIONS = frozenset(
 )
 """Actions of `message` that send something; exact and case-sensitive."""
 
+HASH_SIZE = 32
+"""Bytes of a SHA-256."""
+
+OVERFLOWED = b"null"
+"""What JavaScript writes for a number that is too large."""
+
 KNOWN_ACTIONS: Mapping[str, frozenset[str]] = {PROCESS: POLL_ACTIONS, MESSAGE: SEND_ACTIONS}
 
 
+@remembered
 def rolling_tool_name(name: str) -> str:
     """The name under which a tool stands in the history: trimmed, in lower case, its new name for an old one."""
-    return _remembered_name(name) if len(name) <= MAX_REMEMBERED_NAME else _tool_name(name)
-
-
-def _tool_name(name: str) -> str:
     tool = trim(name).lower()
     return TOOL_ALIASES.get(tool, tool) or NAMELESS_TOOL
-
-
-_remembered_name = lru_cache(maxsize=MAX_REMEMBERED_NAMES)(_tool_name)
 
 
 def rolling_arguments_hash(tool: str, args: object) -> str:
@@ -63,18 +63,35 @@ def rolling_arguments_hash(tool: str, args: object) -> str:
     args: JSON text (bytes or msgspec.Raw) or a plain value, of any JSON type. The tool's name is taken as it stands.
     Raises as `canonical` does.
     """
-    return digest(utf8(tool) + b":" + canonical(args))
+    return _hash_of(tool, canonical(args)).hex()
 
 
-def rolling_key(name: str, args: Raw, turn_key: str) -> str:
-    """`rolling_arguments_hash` of a call by its raw name, whose repeat key is at hand and in most cases the same.
+def keys_of_call(name: str, args: Raw) -> tuple[str, str]:
+    """The repeat key of a call and its `rolling_arguments_hash`, by its raw name.
 
-    Both are the SHA-256 of the tool's name and the arguments; only names and overflowing numbers are treated otherwise.
+    Raises NotJsonError or NestingError.
     """
-    tool = rolling_tool_name(name)
-    if tool == canonical_tool_name(name) and not may_overflow(bytes(args)):
-        return turn_key
-    return rolling_arguments_hash(tool, args)
+    text = bytes(args)
+    both = recalled(b"both", utf8(name), text, lambda: _keys_of_call(name, text))
+    turn, rolling = both[:HASH_SIZE], both[HASH_SIZE:]
+    key = turn.hex()
+    return key, key if rolling == turn else rolling.hex()
+
+
+def _keys_of_call(name: str, text: bytes) -> bytes:
+    """Both are the SHA-256 of the tool's name and the arguments; only names and overflowing numbers differ."""
+    written = restringify(text, sort_keys=True)
+    tool, canonical_name = rolling_tool_name(name), canonical_tool_name(name)
+    turn = _hash_of(canonical_name, written)
+    if OVERFLOWED in written and may_overflow(text):
+        return turn + _hash_of(tool, canonical(text))
+    return turn + (turn if tool == canonical_name else _hash_of(tool, written))
+
+
+def _hash_of(tool: str, arguments: bytes) -> bytes:
+    hasher = sha256(utf8(tool) + b":")
+    hasher.update(arguments)
+    return hasher.digest()
 
 
 def outcome_action(tool: str, args: object) -> str | None:

@@ -149,6 +149,8 @@ class PostCompactionGuard(Guard):
         self.unkeyed.clear()
 
     def _watch(self, event: ToolResults) -> Sequence[Finding]:
+        if not self.remaining:
+            return NO_FINDINGS
         findings: list[Finding] = []
         for result in event.results:
             args, outcome = args_of(result.key), outcome_of(result)

@@ -139,7 +139,7 @@ class ObservedBatch:
 
     def is_distrusted(self) -> bool:
         """Whether the host contradicts itself here or does not know, so that no turn should be stopped by its word."""
-        return self.reset_reason() not in UNREAD and not self.reset_reasons.isdisjoint(DISTRUSTED)
+        return not self.reset_reasons.isdisjoint(DISTRUSTED) and self.reset_reason() not in UNREAD
 
     def standing_failures(self) -> list[tuple[FailureKey, int]]:
         """The failures of tools that did not also succeed."""

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from turnguard.core.guard import Guard, Seal
 from turnguard.core.thresholds import GLOBAL_DUPLICATE_THRESHOLD
-from turnguard.core.turn.cap import CapReason, Raises, cap_reason, limit_of
+from turnguard.core.turn.cap import UNRAISED, CapReason, Raises, cap_reason, limit_of
 from turnguard.core.turn.counter import CountedKey, KeyCounter, counted, doubtful, read_key, without_doubt, write_key
 from turnguard_protocol.events import Call, Keys
 from turnguard_protocol.settings import MAX_SAFE_INTEGER, SettingsInForce
@@ -55,7 +55,7 @@ class TurnGuard(Guard):
     def check_cap(self) -> Finding | None:
         """The finding of the cap on what is counted so far."""
         cap = self.settings.max_tool_calls_per_turn
-        counter, raises = self.counter, self.raises or Raises()
+        counter, raises = self.counter, self.raises or UNRAISED
         repeat = counter.max_repeat if counter.max_repeat < GLOBAL_DUPLICATE_THRESHOLD else counter.certain_repeat
         reason = cap_reason(counter.total, repeat, cap, self.settings.is_cap_explicit, raises)
         if reason is None or cap is None:
@@ -96,7 +96,7 @@ class TurnGuard(Guard):
         cap = self.settings.max_tool_calls_per_turn
         is_explicit = self.settings.is_cap_explicit
         reason = CapReason.EXPLICIT_CAP if is_explicit else CapReason.STUCK
-        return Cap(None if cap is None else limit_of(reason, cap, self.raises or Raises()), is_explicit)
+        return Cap(None if cap is None else limit_of(reason, cap, self.raises or UNRAISED), is_explicit)
 
     def forgive_cap(self, reason: CapReason) -> None:
         """Lets the turn go on after the cap halted it: the batch that was refused may come again, once."""
@@ -106,12 +106,12 @@ class TurnGuard(Guard):
         if reason is CapReason.STUCK:
             self.counter.clear_repeats()
         elif cap is not None:
-            limit = limit_of(reason, cap, self.raises or Raises())
+            limit = limit_of(reason, cap, self.raises or UNRAISED)
             self.raise_cap(reason, max(0, self.counter.total + refused - limit))
 
     def raise_cap(self, reason: CapReason, calls: int) -> None:
         """Moves one part of the cap up by `calls`, for this turn."""
-        raises = self.raises or Raises()
+        raises = self.raises or UNRAISED
         raised = min(getattr(raises, reason.value) + calls, MAX_RAISE)
         self.raises = msgspec.structs.replace(raises, **{reason.value: raised})
 

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnguard.headless.readers.results import result_of
-from turnguard.transcript import Format, Head, Kept, Told, decoded
+from turnguard.transcript import Format, Head, Kept, Told, decoded_where
 from turnguard_protocol.events import (
     Call,
     Compacted,
@@ -97,14 +97,18 @@ _kind = msgspec.json.Decoder(_Kind)
 READ: Final = frozenset({"user", "assistant", "system", "result"})
 
 
+def _is_read(line: Line | _Kind) -> bool:
+    return line.type in READ
+
+
 class _Lines:
     """What the two formats have in common."""
 
     def line(self, line: bytes) -> Iterator[Told]:
         """What a line says."""
-        if decoded(_kind, line).type not in READ:
+        told = decoded_where(_is_read, _line, _kind, line)
+        if told is None:
             return
-        told = decoded(_line, line)
         scope = self.scope(told)
         session = self.session(told)
         message = told.message.id if told.type == "assistant" and told.message is not None else None

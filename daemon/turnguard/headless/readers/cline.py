@@ -279,11 +279,19 @@ NO_ANSWER: Final = (
 )
 """How texts begin that are no part of the result before them."""
 
-FAILED: Final = ("The tool execution failed with the following error", "[ERROR]", '{"status":"error"', '{"error":')
+FAILED: Final = (
+    *("The tool execution failed with the following error", "[ERROR]", '{"status":"error"', '{"error":'),
+    *("The command was terminated after exceeding ", "The command was cancelled by the user."),
+    *("Command failed to execute in terminal ", "Working directory '"),
+)
 DENIED: Final = ("The user denied this operation", '{"status":"denied"')
 NOT_RUN = re.compile(r"\ATool \[\w+\] was not executed because ")
-EXIT_CODE = re.compile(r"\ACommand (?:failed with exit code |executed\b[^\n]*?\bExit code: )(\d+)")
+EXIT_CODE = re.compile(
+    r"\ACommand (?:failed with exit code |executed\b(?:[^\n]*?\b|[^\n]* not successful, [^\n]*\n)Exit code: )(-?\d+)"
+)
 """How the result of a command begins: with Cline, if it failed, and with Roo Code."""
+
+SIGNAL = re.compile(r"\ACommand executed\b[^\n]*?\. Process terminated by signal ")
 
 
 def _answers(texts: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
@@ -314,6 +322,8 @@ def _of_text(text: str) -> Result:
     code = EXIT_CODE.match(text)
     if code is not None:
         ok = code[1] == "0"
+    elif SIGNAL.match(text):
+        ok = False
     return result_of(None, written.text(text), ok=ok)
 
 
@@ -349,8 +359,9 @@ def _texts_of(content: Raw) -> Sequence[str]:
 
 
 def _of_output(block: Block) -> Result:
-    """A result of the AI SDK."""
-    output = decoded(_output, bytes(block.output)) if isinstance(block.output, Raw) else Output()
+    """A result of the AI SDK; what it has to be wrapped in is not always there."""
+    given = block.output if isinstance(block.output, Raw) else Raw(b'""')
+    output = decoded(_output, bytes(given)) if bytes(given).startswith(b"{") else Output(value=given)
     value = output.value if isinstance(output.value, Raw) else Raw(b'""')
     if output.type.startswith("error"):
         return result_of(None, value, ok=False)
@@ -390,7 +401,8 @@ MARKS: Final = (b"<task>", b"<environment_details>", b"<user_message>", b"<user_
 MODE: Final = b"<slug>"
 """What Roo Code tells of its mode, and Cline does not."""
 
-VERSION_2: Final = {".version", ".messages[].role", ".messages[].content[].toolCallId"}
+VERSION_2: Final = {".version", ".messages[].role"}
+CALLS_OF_2: Final = ".messages[].content[].toolCallId"
 SESSION: Final = {".sessionId", ".origin", ".messages[].role"}
 LISTED: Final = {"[].role", "[].content"}
 
@@ -402,7 +414,9 @@ def _is_cline(head: Head) -> bool:
 
 def _is_roo(head: Head) -> bool:
     shown = outline(head.start)
-    return shown >= VERSION_2 or (shown >= LISTED and MODE in head.start and _is_cline(head))
+    if shown >= VERSION_2 and not shown >= SESSION:
+        return CALLS_OF_2 in shown or any(mark in head.start for mark in MARKS)
+    return shown >= LISTED and MODE in head.start and _is_cline(head)
 
 
 TASKS: Final = "tasks/*/api_conversation_history.json"

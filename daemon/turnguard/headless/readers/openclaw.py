@@ -6,7 +6,9 @@ order, in which they were made.
 
 Messages that the gateway puts in as the model's, from the provider `openclaw`, are none.
 
-OpenClaw 2026.9 has the entries in a database; `openclaw sessions export-trajectory` writes them as a document, too.
+Later versions have the entries in a database, `agents/*/agent/openclaw-agent.sqlite`, of which `headless.databases`
+makes these lines, with one before each session that names it. `openclaw sessions export-trajectory` writes them as a
+document, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +19,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnguard.headless.readers import written
 from turnguard.headless.readers.document import Document, Parts, outline
-from turnguard.transcript import Format, Head, Kept, Told, decoded
+from turnguard.transcript import Format, Head, Kept, Told, UnreadableError, decoded
 from turnguard_protocol.events import (
     Call,
     Compacted,
@@ -32,6 +34,9 @@ from turnguard_protocol.events import (
 )
 
 GATEWAY: Final = "openclaw"
+
+UNREAD: Final = "unread"
+"""The type of a line in place of what of a database cannot be read."""
 
 ORIGINS: Final = (("[cron:", "cron"), ("Read HEARTBEAT.md ", "cron"))
 """How the words begin of prompts that nobody wrote."""
@@ -75,12 +80,14 @@ class Message(Struct):
 
 
 class Entry(Struct):
-    """A line."""
+    """A line. `database`: the session that it names comes from one; `why`: what of that cannot be read."""
 
     type: str = ""
     id: str | None = None
     timestamp: str | None = None
     message: Message | None = None
+    database: bool | None = None
+    why: str | None = None
 
 
 _entry = msgspec.json.Decoder(Entry)
@@ -89,15 +96,29 @@ _details = msgspec.json.Decoder(Details)
 
 
 class Reader:
-    """Reads a session's file."""
+    """Reads a session's file, or the sessions of a database, whose places are the numbers of their entries."""
 
     def __init__(self) -> None:
         self._number = 0
+        self._session: str | None = None
 
     def line(self, line: bytes) -> Iterator[Told]:
         """What an entry says."""
         self._number += 1
-        return _told(decoded(_entry, line), self._number)
+        entry = decoded(_entry, line)
+        if entry.type == "session" and entry.database:
+            self._number, self._session = 0, entry.id
+        elif self._session is not None:
+            yield from self._of_database(entry)
+        else:
+            yield from _told(entry, self._number)
+
+    def _of_database(self, entry: Entry) -> Iterator[Told]:
+        if entry.type == UNREAD:
+            raise UnreadableError(entry.why or UNREAD, self._number)
+        for told in _told(entry, self._number):
+            message = None if told.message is None else f"{self._session} {told.message}"
+            yield told._replace(session=self._session, place=self._number, message=message)
 
     def end(self) -> Iterator[Told]:
         """Nothing."""
@@ -187,6 +208,8 @@ def _details_of(message: Message) -> Details:
 
 
 def _recognises(head: Head) -> bool:
+    if head.objects and head.objects[0].get("type") == "session" and head.objects[0].get("database") is True:
+        return True
     kinds = [each.get("type") for each in head.objects]
     return "session" in kinds and any(
         each.get("type") == "message" and isinstance(each.get("message"), dict) for each in head.objects
@@ -199,6 +222,7 @@ FORMAT = Format(
     Reader,
     (
         Kept("OPENCLAW_STATE_DIR", ".openclaw", "agents/*/sessions/*.jsonl"),
+        Kept("OPENCLAW_STATE_DIR", ".openclaw", "agents/*/agent/openclaw-agent.sqlite"),
         Kept(None, ".clawdbot", "agents/*/sessions/*.jsonl"),
     ),
 )

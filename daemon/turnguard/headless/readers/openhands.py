@@ -44,11 +44,16 @@ STILL_RUNS: Final = -1
 
 FINISH: Final = "finish"
 
+NOT_EXECUTED: Final = "AGENT_ERROR$ERROR_ACTION_NOT_EXECUTED"
+"""How the id of the error begins that stands for the result of an action that was stopped before it ran."""
+
+TRUE: Final = Raw(b"true")
+
 # --- version 0 --------------------------------------------------------------------------------------------------------
 
 NO_CALLS: Final = frozenset(
     {"message", "recall", "system", "change_agent_state", "condensation", "condensation_request", "null", "initialize"}
-    | {"start", "pause", "resume", "stop", "loop_recovery"}
+    | {"start", "pause", "resume", "stop", "loop_recovery", "summarize"}
 )
 """Actions that are no calls of the model's."""
 
@@ -74,8 +79,7 @@ STATES: Final[Mapping[str, TurnOutcome]] = {
 class Function(Struct):
     """What the model called."""
 
-    name: str = ""
-    arguments: str = ""
+    arguments: str | None = None
 
 
 class ToolCall(Struct):
@@ -131,6 +135,8 @@ class Extras(Struct):
     exit_code: int | None = None
     metadata: CommandMetadata | None = None
     agent_state: str | None = None
+    error: Raw | UnsetType = UNSET
+    error_id: str | None = None
 
     @property
     def code(self) -> int | None:
@@ -299,14 +305,24 @@ class Conversation:
             if state in STATES and not self._delegates:
                 yield Told(TurnEnded(STATES[state]), at=event.timestamp)
             return
-        is_oldest = event.cause is None and event.id is None  # they tell only by their order
-        cause = next(iter(self._open), None) if is_oldest else event.cause
-        call_id = None if cause is None else self._open.pop(cause, None)
+        call_id = self._answered(event, observation)
         if call_id is None:
             return
         if self._delegates and self._delegates[-1] == call_id:
             self._delegates.pop()
         yield Told(ToolResults([_old_result(event, observation, call_id)]), self._scope, at=event.timestamp)
+
+    def _answered(self, event: OldEvent, observation: str) -> str | None:
+        """The call that an observation is of, which waits no longer.
+
+        What a delegate came to has no cause, and of the oldest nothing has: there the order tells.
+        """
+        cause = event.cause
+        if cause is None and observation == "delegate" and self._delegates:
+            cause = next((number for number, call_id in self._open.items() if call_id == self._delegates[-1]), None)
+        elif cause is None and event.id is None:
+            cause = next(iter(self._open), None)
+        return None if cause is None else self._open.pop(cause, None)
 
     @property
     def _scope(self) -> str | None:
@@ -345,9 +361,13 @@ def _call(metadata: Metadata, action: str, arguments: Mapping[str, Raw]) -> Call
 def _old_result(event: OldEvent, observation: str, call_id: str) -> Result:
     if observation == "user_rejected":
         return Result(call_id, status="cancelled", error_type="denied")
-    code = event.exit_code if event.extras is None or event.extras.code is None else event.extras.code
+    extras = event.extras or Extras()
+    if extras.error_id is not None and extras.error_id.startswith(NOT_EXECUTED):
+        return Result(call_id, status="notStarted")
+    code = event.exit_code if extras.code is None else extras.code
     ok = None if code is None or code == STILL_RUNS else code == 0
-    if observation == "error" or event.success is False:
+    has_failed = event.success is False and code != STILL_RUNS  # it says so of a command that still runs, too
+    if observation == "error" or has_failed or extras.error == TRUE:
         ok = False
     return result_of(call_id, event.content if isinstance(event.content, Raw) else Raw(b'""'), ok=ok)
 
@@ -523,6 +543,8 @@ def _is_whole(line: bytes) -> bool:
         msgspec.json.decode(line, type=Raw)
     except (msgspec.DecodeError, UnicodeError):
         return False
+    except RecursionError:  # that is told when it is read
+        return True
     return True
 
 
@@ -555,5 +577,10 @@ FORMAT = Format(
     (
         Kept("OPENHANDS_PERSISTENCE_DIR", ".openhands", "conversations/**/events"),
         Kept("OPENHANDS_CONVERSATIONS_DIR", ".openhands/conversations", "**/events"),
+        *(
+            Kept(variable, directory, pattern)
+            for variable, directory in (("FILE_STORE_PATH", ".openhands"), (None, ".openhands-state"))
+            for pattern in ("sessions/*/events", "users/*/conversations/*/events")
+        ),
     ),
 )

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnguard.headless.readers import claude, gemini
-from turnguard.transcript import Format, Head, Kept, Told, decoded
+from turnguard.transcript import Format, Head, Kept, Told, decoded_where
 from turnguard_protocol.events import (
     Call,
     Compacted,
@@ -99,15 +99,18 @@ READ: Final = frozenset({"user", "assistant", "tool_result"})
 COMPACTION: Final = "chat_compression"
 
 
+def _is_read(line: Line | _Kind) -> bool:
+    return line.type in READ or line.subtype == COMPACTION
+
+
 class Reader:
     """Reads chat logs."""
 
     def line(self, line: bytes) -> Iterator[Told]:
         """What a line says."""
-        kind = decoded(_kind, line)
-        if kind.type not in READ and kind.subtype != COMPACTION:
+        told = decoded_where(_is_read, _line, _kind, line)
+        if told is None:
             return
-        told = decoded(_line, line)
         scope = told.agent_id if told.is_sidechain else None
         for event in _events(told, scope):
             yield Told(event, scope, told.uuid, at=told.timestamp)
