@@ -48,7 +48,7 @@ from turnguard_protocol.events import (
     ToolResults,
 )
 
-DEEP = b"[" * 100_000 + b"]" * 100_000
+DEEP = b"[" * 500_000 + b"]" * 500_000
 
 
 def kinds(events: list[Any]) -> list[type]:

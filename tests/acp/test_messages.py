@@ -30,7 +30,7 @@ from turnguard.acp.messages import (
     unread_id,
 )
 
-DEEP = b"[" * 100_000 + b"]" * 100_000
+DEEP = b"[" * 500_000 + b"]" * 500_000
 LONE = rb'"\ud800"'
 
 

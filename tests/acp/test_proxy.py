@@ -199,7 +199,7 @@ def test_t1_a_batch_of_which_an_entry_changes_is_made_anew() -> None:
 def test_a_call_in_a_line_that_cannot_be_read_is_counted() -> None:
     play = Play().start()
     play.prompt(1)
-    deep = b"[" * 5000 + b"]" * 5000
+    deep = b"[" * 500_000 + b"]" * 500_000
     line = b'{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call",'
     assert play.agent(line + b'"toolCallId":"c","rawInput":' + deep + b"}}}\n") is None
     assert play.guards["s"].status().totals.tool_calls == 1
@@ -211,7 +211,7 @@ def test_a_call_that_names_no_session_is_counted_where_there_is_no_doubt(is_alon
     play.prompt(1)
     if not is_alone:
         play.prompt(2, "t")
-    deep = b"[" * 5000 + b"]" * 5000
+    deep = b"[" * 500_000 + b"]" * 500_000
     play.agent(b'{"method":"session/update","params":{"update":{"sessionUpdate":"tool_call","x":' + deep + b"}}}\n")
     assert play.guards["s"].status().totals.tool_calls == is_alone
 
