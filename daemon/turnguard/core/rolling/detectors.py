@@ -61,6 +61,8 @@ def detect(history: History, tool: str, args: CountedKey, is_poll: bool, limits:
     if limits.enabled is not True or not history:
         return None
     of_call = evidence.of_call(history, tool, args)
+    if not of_call and history[-1].unknown_tool is None:  # then all counts are 0
+        return None
     seen = Seen(
         tool,
         args,
