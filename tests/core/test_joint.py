@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw
 from tests.build import call, calls, distinct, in_force, results
 from turnguard.core.joint import JointGuard, stricter
 from turnguard.core.session import EventError, SessionGuard, StaleTurnError
-from turnguard_protocol.events import Result, StepFinished, Text, TurnEnded, TurnStarted
+from turnguard_protocol.events import Result, Retry, StepFinished, Text, TurnEnded, TurnStarted
 from turnguard_protocol.verdicts import Action, Totals, Verdict
 
 BROKEN = calls(call(), call("x"))
@@ -167,6 +167,40 @@ def test_continue_once_passes_a_projects_cap_and_the_batch_may_come_again(names_
         ids = tuple(each and each + "+" for each in ids)
         verdict = guard.record([batch(*ids, start=start + 1)])
         assert verdict.action is Action.HALT
+
+
+@pytest.mark.parametrize("turn_guard", ["batch", "stream"])
+@pytest.mark.parametrize("action", ["raiseCap", "continueOnce"])
+@pytest.mark.parametrize("status", [None, "notStarted"])
+def test_calls_that_only_the_project_refused_count_once_when_they_come_again(
+    turn_guard: str, action: Any, status: Any
+) -> None:
+    """Else the person's own cap would be met by calls that never ran."""
+    guard = joint(cap(7) | {"turnguard": {"turnGuard": turn_guard}}, cap(5))
+    guard.record([TurnStarted()])
+    for start in (0, 2):
+        ids = f"a{start}", f"b{start}"
+        guard.record([batch(*ids, start=start), results(*map(Result, ids)), StepFinished()])
+    last = batch("a4", "b4", start=4)
+    assert guard.record([last]).action is Action.HALT
+    if status is not None:
+        guard.record([results(Result("a4", status=status), Result("b4", status=status)), StepFinished()])
+    for _ in range(2):
+        guard.override(action)
+        assert guard.own.status().totals.tool_calls == 4
+    assert guard.record([last]).admitted == [0, 1]
+    assert guard.own.status().totals.tool_calls == 6
+
+
+def test_what_was_refused_is_not_taken_back_from_a_later_turn_or_response() -> None:
+    guard = joint(cap(7), cap(2))
+    for event in (TurnStarted(), Retry()):
+        guard.record([TurnStarted(), distinct(2), StepFinished()])
+        assert guard.record([distinct(2, 10)]).action is Action.HALT
+        guard.record([event])
+        before = guard.own.status().totals.tool_calls
+        guard.override("continueOnce")
+        assert guard.own.status().totals.tool_calls == before
 
 
 def test_a_call_that_ran_is_a_replay_after_an_override_too() -> None:

@@ -18,7 +18,7 @@ from turnguard.core.session import STRICTNESS, EventError, SessionGuard
 from turnguard.settings.guarded import GuardedSession, InForce, in_force_of
 from turnguard.settings.layers import CLIENT, PROJECT, USER, Layer, Merged, combined, values_of
 from turnguard.settings.sources import Found
-from turnguard_protocol.events import ToolCalls, TurnStarted
+from turnguard_protocol.events import Call, ToolCalls, TurnStarted
 from turnguard_protocol.settings import Settings, SettingsInForce
 from turnguard_protocol.verdicts import NextStep, SessionStatus, Verdict
 
@@ -116,13 +116,12 @@ def stands_no_better(status: SessionStatus, than: SessionStatus) -> None:
 
 def override(guard: JointGuard, alone: SessionGuard, action: Any) -> None:
     """An override of both. What only the project's settings halted is nothing to raise without them."""
-    refused = guard.snapshot()["refused"]
+    # The batch did not run with the project's settings; without them it would not come again.
+    alone.take_back(msgspec.convert(guard.snapshot()["refused"], list[Call]))
     is_projects = guard.project.status().state == "halted" != guard.own.status().state
     guard.override(action, calls=3)
     if not (is_projects and action == "raiseCap"):
         alone.override(action, calls=3)
-    # The batch did not run with the project's settings; without them it would not come again under the same ids.
-    alone.take_back(refused)
 
 
 def same_error(guard: Any, alone: SessionGuard, record: Any) -> Verdict | None:

@@ -5,15 +5,26 @@ So what a project says does not take the place of what the person says. Both gua
 answer counts: with a project's file no verdict is milder than it would be without.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Sequence, Set
+from typing import Any, cast
 
+import msgspec
 from msgspec import UNSET
 
 from turnguard.core.bounds import MAX_LISTED_FINDINGS
 from turnguard.core.guard import Needs
+from turnguard.core.identify import identify
 from turnguard.core.session import STRICTNESS, EventError, SessionGuard, StaleTurnError
-from turnguard_protocol.events import Event, ToolCalls, TurnEnded, TurnStarted
+from turnguard_protocol.events import (
+    Call,
+    Event,
+    StateChanged,
+    StepFinished,
+    ToolCalls,
+    ToolResults,
+    TurnEnded,
+    TurnStarted,
+)
 from turnguard_protocol.settings import SettingsInForce
 from turnguard_protocol.verdicts import (
     Action,
@@ -26,12 +37,15 @@ from turnguard_protocol.verdicts import (
     Verdict,
 )
 
+LEAVE_COUNTS = (ToolResults, StepFinished, StateChanged, TurnEnded)
+"""What may come after a batch that was refused while its calls stay counted as they were."""
+
 
 class JointGuard:
     """The guard of a session whose project tightened settings. Takes what `SessionGuard` takes.
 
     `own` goes on as it is; the second guard begins where it stands. Turns have the ids that `own` gives them.
-    `_refused`: the ids of the calls of the last batch that `own` took for admitted, and that may not run.
+    `_refused`: the calls of the last batch that `own` took for admitted, and that may not run.
     """
 
     __slots__ = ("_only_own_watches", "_refused", "own", "project")
@@ -39,7 +53,7 @@ class JointGuard:
     def __init__(self, own: SessionGuard, own_settings: SettingsInForce, tightened: SettingsInForce) -> None:
         self.own = own
         self.project = own.beside(own_settings)
-        self._refused: Sequence[str] = ()
+        self._refused: Sequence[Call] = ()
         self.configure(own_settings, tightened)
 
     @property
@@ -66,11 +80,16 @@ class JointGuard:
         if self._only_own_watches:
             own.findings, own.user_message = [], UNSET
         verdict = stricter(own, project)
-        if events and type(last := events[-1]) is ToolCalls:
-            refused = set(own.admitted).difference(verdict.admitted)
-            ids = (last.calls[index].id for index in sorted(refused))
-            self._refused = [call_id for call_id in ids if call_id is not None]
+        self._note_refused(events, set(own.admitted).difference(verdict.admitted))
         return verdict
+
+    def _note_refused(self, events: Sequence[Event], refused: Set[int]) -> None:
+        last = events[-1] if events else None
+        if type(last) is ToolCalls:
+            batch = ToolCalls([last.calls[index] for index in sorted(refused)])
+            self._refused = cast("ToolCalls", identify(batch, self.own.needs)).calls if refused else ()
+        elif any(type(event) not in LEAVE_COUNTS for event in events):
+            self._refused = ()
 
     def _takable(self, events: Sequence[Event]) -> Sequence[Event]:
         try:
@@ -99,12 +118,12 @@ class JointGuard:
         current = {own.turn_id, project.turn_id if is_only_project else own.turn_id}
         if turn_id is not None and turn_id not in current:
             raise StaleTurnError(None if own.turn_id is UNSET else own.turn_id)
-        if not (is_only_project and action == "raiseCap"):
-            self.own.override(action, calls=calls)
-        self.project.override(action, calls=calls)
         if self._refused:
             self.own.take_back(self._refused)
             self._refused = ()
+        if not (is_only_project and action == "raiseCap"):
+            self.own.override(action, calls=calls)
+        self.project.override(action, calls=calls)
 
     def close(self) -> TurnSummary | None:
         """Ends the open turn of both, and sums it up."""
@@ -132,17 +151,21 @@ class JointGuard:
 
     def snapshot(self) -> dict[str, Any]:
         """The state of both as plain JSON-like values."""
-        return {"own": self.own.snapshot(), "project": self.project.snapshot(), "refused": list(self._refused)}
+        return {
+            "own": self.own.snapshot(),
+            "project": self.project.snapshot(),
+            "refused": msgspec.to_builtins(list(self._refused)),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes a state that `snapshot` gave under the same settings."""
         self.own.restore(state["own"])
         self.project.restore(state["project"])
-        self._refused = state["refused"]
+        self._refused = msgspec.convert(state["refused"], list[Call])
 
 
 def _first_met(own: Cap, project: Cap) -> Cap:
-    """The lower of two caps. An adaptive one is none that a turn meets at its value in any case."""
+    """The lower of two caps; one that was set comes before an adaptive one, which stops only turns that repeat."""
     if own.value is None or not own.explicit:
         return project
     return own if project.value is None or own.value < project.value else project

@@ -170,10 +170,14 @@ class SessionGuard:
                 self._go_on(turn, raised)
                 turn.note_override(action, raised)
 
-    def take_back(self, call_ids: Sequence[str]) -> None:
-        """Hears of calls that were admitted here, and that something else refused: they may come again as they are."""
-        event = identify(ToolResults([Result(each, status="notStarted") for each in call_ids]), self._stack.needs)
-        if type(event) is ToolResults and not self._is_disabled:
+    def take_back(self, calls: Sequence[Call]) -> None:
+        """Hears of calls, identified, that were admitted here and refused elsewhere: it is as if they never came."""
+        if self._is_disabled:
+            return
+        self._stack.turn_guard.take_back(calls)
+        results = [Result(call.id, status="notStarted") for call in calls if call.id is not None]
+        event = identify(ToolResults(results), self._stack.needs)
+        if type(event) is ToolResults:
             self._stack.tell_late(event)
 
     def close(self) -> TurnSummary | None:

@@ -111,6 +111,7 @@ class KeyCounter:
         for key in keys:
             self.total -= 1
             self._uncount(key)
+        self.committed = min(self.committed, self.total)
         self._look_for_max()
 
     def _uncount(self, key: CountedKey | None) -> None:

@@ -205,6 +205,16 @@ class LoopDetectionService(TurnGuard):
         super().take_back_refused()
         self.response_ids = None
 
+    def take_back(self, calls: Sequence[Call]) -> None:
+        """Uncounts them, and lets them come again under their ids."""
+        if not self.is_disabled:
+            super().take_back(calls)
+        self.response_ids = None
+
+    def counted_key(self, call: Call) -> CountedKey | None:
+        """That of the call as the detectors see it."""
+        return request_of(call).repeat_key
+
     def snapshot(self) -> dict[str, Any]:
         """The whole state as plain JSON-like values. With the gate open it holds text the model wrote."""
         return {

@@ -120,6 +120,15 @@ class TurnGuard(Guard):
         self.counter.take_back(self.refused_keys)
         self.refused_keys, self.refused_unseen = (), 0
 
+    def take_back(self, calls: Sequence[Call]) -> None:
+        """Uncounts calls that something else refused, unless it did so, too."""
+        if not self.refused_keys:
+            self.counter.take_back([self.counted_key(call) for call in calls])
+
+    def counted_key(self, call: Call) -> CountedKey | None:
+        """The key under which it counts a call."""
+        return counted_key(call)
+
     def may_admit_part(self, finding: Finding, calls: int) -> bool:
         """Whether the batch is not to be refused whole for this finding: the calls that still fit may run.
 
