@@ -1,4 +1,4 @@
-"""The parser of every command's arguments."""
+"""The parser of the commands' arguments."""
 
 import argparse
 from typing import NoReturn

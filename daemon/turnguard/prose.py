@@ -36,7 +36,8 @@ def without_prose(event: Event) -> Event:
 
 def bare(tool: str, args: Raw) -> Raw:
     """Arguments without them; as they are when they are no object."""
-    if not any(map(bytes(args).__contains__, _MARKS)):
+    text = bytes(args)
+    if not any(mark in text for mark in _MARKS):
         return args
     try:
         members = _members.decode(args)

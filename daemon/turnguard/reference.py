@@ -10,7 +10,7 @@ import shtab
 from turnguard.arguments import Parser
 from turnguard.cli import COMMANDS, load
 from turnguard.cli import parser as top
-from turnguard.commands import hook, hook_install, replay
+from turnguard.commands import hook, hook_install, transcripts
 
 WHERE = {
     "bash": "turnguard completion bash > ~/.local/share/bash-completion/completions/turnguard",
@@ -106,7 +106,7 @@ def _commands(parser: argparse.ArgumentParser) -> Iterator[dict[str, argparse.Ar
 
 def _functions() -> dict[str, str]:
     """What the scripts call to complete what `turnguard replay` takes: an agent's name, or a file."""
-    agents = " ".join(sorted(replay.PRESETS))
+    agents = " ".join(sorted(transcripts.PRESETS))
     return {
         "bash": f'_turnguard_transcript() {{\n  compgen -W \'{agents}\' -- "$1"\n  _shtab_compgen_files "$1"\n}}\n',
         "zsh": f"_turnguard_transcript() {{\n  _alternative 'agents:agent:({agents})' 'files:file:_files'\n}}\n",

@@ -1,7 +1,7 @@
 """Arguments are repeated in complaints, and somebody else may have chosen them: nothing in them steers a terminal."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -14,11 +14,14 @@ from turnguard.harmless import harmless
 STEERING = "\x1b[31m\x9b1m\u202e\u200b"
 """Colours, by an escape and by its short form; what reorders the text after it; what is not seen."""
 
+BUT_HOOK = [command for command in cli.COMMANDS if command != "hook"]
+"""Agents take a complaint of that one for a refusal, so it has none."""
+
 COMPLAINED: list[list[str]] = [
     [STEERING],
     [f"--{STEERING}"],
     *([command, f"--{STEERING}"] for command in cli.COMMANDS),
-    *([command, STEERING] for command in cli.COMMANDS if command != "hook"),
+    *([command, STEERING] for command in BUT_HOOK),
     *([command, "--set", f"{STEERING}=1"] for command in ("serve", "settings", "hook")),
     *([command, "--set", f"{STEERING}=1", "."] for command in ("replay", "explain")),
     ["acp", "--set", f"{STEERING}=1", "--", "true"],
@@ -61,12 +64,13 @@ def parsers_of(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPar
                 yield from parsers_of(each)
 
 
-@pytest.mark.parametrize("name", [*cli.COMMANDS, "", "hook install"])
-def test_every_command_complains_in_one_way(name: str) -> None:
-    if name == "hook":  # agents take a complaint for a refusal, so it has none
-        return
-    parser = cli.parser() if not name else hook_install.parser() if " " in name else cli.load(name).parser()
-    for each in parsers_of(parser):
+@pytest.mark.parametrize(
+    "parser",
+    [cli.parser, hook_install.parser, *(cli.load(name).parser for name in BUT_HOOK)],
+    ids=["turnguard", "hook install", *BUT_HOOK],
+)
+def test_every_command_complains_in_one_way(parser: Callable[[], argparse.ArgumentParser]) -> None:
+    for each in parsers_of(parser()):
         assert isinstance(each, Parser)
 
 

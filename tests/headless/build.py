@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Raw
 
-from turnguard.headless.replay import Turn, replay
+from turnguard.headless.replay import replay
+from turnguard.headless.replayed import Turn
 from turnguard.settings.guarded import in_force_of
 from turnguard.settings.sources import Sources
 from turnguard.transcript import Told

@@ -10,7 +10,8 @@ from tests.headless.reading import Line, read, text_of
 from turnguard.core.identify import identify
 from turnguard.headless.files import open_transcript
 from turnguard.headless.readers import FORMATS, own
-from turnguard.headless.replay import Turn, replay
+from turnguard.headless.replay import replay
+from turnguard.headless.replayed import Turn
 from turnguard.recording import Transcript
 from turnguard.transcript import head_of
 from turnguard_protocol.events import Call, Event, Result, StepFinished, ToolCalls, ToolResults, TurnEnded, TurnStarted

@@ -14,8 +14,9 @@ from tests.headless.build import replayed, settings, step, steps
 
 from turnguard.core import identify
 from turnguard.core.masking import progress_outcome
-from turnguard.headless import replay as module
-from turnguard.headless.replay import Turn, replay
+from turnguard.headless import open_turn
+from turnguard.headless.replay import replay
+from turnguard.headless.replayed import Turn
 from turnguard.transcript import Told
 from turnguard_protocol.events import (
     Call,
@@ -44,7 +45,7 @@ def found_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         said.append(bytes(error if output is UNSET else output).decode())
         return progress_outcome(output, error)
 
-    monkeypatch.setattr(module, "progress_outcome", noted)
+    monkeypatch.setattr(open_turn, "progress_outcome", noted)
     monkeypatch.setattr(identify, "progress_outcome", noted)
     return said
 
@@ -86,7 +87,7 @@ def test_what_is_no_text_is_looked_at_at_once(found_out: list[str]) -> None:
 
 
 def test_no_more_is_held_than_may_be(found_out: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_HELD_BYTES", 10 * 2_000)
+    monkeypatch.setattr(open_turn, "MAX_HELD_BYTES", 10 * 2_000)
     lines = steps(*(step(number, f"cat {number}", output="x" * 1_000) for number in range(40)))
     [turn] = replayed(lines)
     assert len(found_out) == 40
@@ -182,7 +183,7 @@ def test_every_turn_is_what_it_is_when_all_results_are_looked_at(lines: list[Tol
 @contextmanager
 def holding(most: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "MAX_HELD_BYTES", most)
+        patch.setattr(open_turn, "MAX_HELD_BYTES", most)
         yield
 
 

@@ -10,7 +10,7 @@ from tests.headless.build import replayed, step, steps
 
 from turnguard.headless import report as report_module
 from turnguard.headless import report_turns
-from turnguard.headless.replay import Turn
+from turnguard.headless.replayed import Turn
 from turnguard.headless.report import Report
 from turnguard.transcript import Told
 from turnguard_protocol.events import Compacted

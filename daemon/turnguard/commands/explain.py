@@ -10,24 +10,16 @@ from pathlib import Path
 from rich.console import Console
 
 from turnguard.arguments import Parser
-from turnguard.commands.replay import (
-    FORMATS_ARE_TOLD,
-    PRESETS,
-    RECOGNISED,
-    WOULD_HAVE,
-    many,
-    path_in,
-    say_problems,
-    settings_of,
-)
 from turnguard.commands.terminal import BOLD, FINE, QUIET, REFUSED, console, line
+from turnguard.commands.transcripts import FORMATS_ARE_TOLD, RECOGNISED, is_preset, path_in, say_problems, settings_of
 from turnguard.core.messages import fact_of
 from turnguard.headless.evidence import Repeated, repeated
 from turnguard.headless.files import open_transcript
 from turnguard.headless.pieces import is_in_pieces
-from turnguard.headless.replay import Turn, replay
+from turnguard.headless.replay import replay
+from turnguard.headless.replayed import Turn
+from turnguard.headless.words import WOULD_HAVE, many
 from turnguard.transcript import UnreadableError
-from turnguard_protocol.verdicts import Action
 
 MAX_REPEATED = 12
 """Repeated calls that are listed; there is a word for the rest."""
@@ -43,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     settings = settings_of(understood, arguments.set)
     file = Path(arguments.file)
     try:
-        if not file.exists() and arguments.file in PRESETS:
+        if is_preset(arguments.file):
             understood.error(f"{file} is an agent; expected one transcript, and turnguard replay {file} lists its own")
         if file.is_dir() and not is_in_pieces(file):
             understood.error(f"{file} is a folder; expected one transcript of it")
@@ -131,7 +123,7 @@ def _print_said(out: Console, turn: Turn) -> None:
         setting = f"  {finding.setting}" if isinstance(finding.setting, str) else ""
         what = f"before call {sight.call}, {would}: {fact_of(finding, sight.totals)}."
         out.print(line(what, (f"  {finding.guard}{setting}", QUIET), indent=2))
-    halt = turn.first(Action.HALT)
+    halt = turn.halt
     if halt is None:
         return
     out.print()

@@ -45,12 +45,12 @@ def main(argv: Sequence[str]) -> int:
     command = hook_program.command(agent.name, given.set, by_name=by_name)
     try:
         if given.remove:
-            return _change(agent, file_of(agent, given.project), None)
-        if given.write:
-            code = _change(agent, file_of(agent, given.project), command)
+            _change(agent, file_of(agent, given.project), None)
+        elif given.write:
+            _change(agent, file_of(agent, given.project), command)
             _doubt(by_name=by_name)
-            return code
-        _show(agent, given.project, command, by_name=by_name)
+        else:
+            _show(agent, given.project, command, by_name=by_name)
     except (InstallError, OSError) as error:
         console(sys.stderr).print(line(f"turnguard hook install: {_why(error)}"))
         return REFUSED
@@ -77,7 +77,7 @@ def _show(agent: Agent, project: Path | None, command: str, *, by_name: bool) ->
     console(sys.stderr).print(line(f"It belongs into {file or file_of(agent, project)}; --write puts it there."))
 
 
-def _change(agent: Agent, file: Path, command: str | None) -> int:
+def _change(agent: Agent, file: Path, command: str | None) -> None:
     """Puts the hooks into a file, or takes them out of it where there is no command."""
     file = file.resolve()  # what a link leads to is changed, and the link stays
     before = file.read_bytes() if file.exists() else None
@@ -88,11 +88,11 @@ def _change(agent: Agent, file: Path, command: str | None) -> int:
         out.print(
             line(f"{file} stays as it is: {'it has none of them' if command is None else 'it has them already'}.")
         )
-        return FINE
+        return
     backup = file.with_name(f"{file.name}{BACKUP}")
     if command is None:
         out.print(line(f"Taken out of {file}.{_take_out(agent, file, backup, document, after)}"))
-        return FINE
+        return
     kept = ""
     if before is not None and not os.path.lexists(backup) and not _is_merged({}, document, agent):
         _write(backup, before, like=file)
@@ -101,7 +101,6 @@ def _change(agent: Agent, file: Path, command: str | None) -> int:
     out.print(line(f"Written to {file}.{kept}"))
     if agent.place.after:
         out.print(line(agent.place.after))
-    return FINE
 
 
 def _take_out(agent: Agent, file: Path, backup: Path, document: Document, after: Document) -> str:

@@ -16,52 +16,22 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from turnguard import __version__
-from turnguard.acp import recording
 from turnguard.arguments import Parser
-from turnguard.commands.terminal import (
-    BOLD,
-    FINE,
-    QUIET,
-    REFUSED,
-    WARNING,
-    console,
-    is_terminal,
-    line,
-    print_json,
-)
+from turnguard.commands.terminal import BOLD, QUIET, REFUSED, WARNING, console, is_terminal, line, print_json
+from turnguard.commands.transcripts import PRESETS, RECOGNISED, Reading, is_preset, path_in, settings_of
 from turnguard.core.messages import fact_of
 from turnguard.harmless import harmless
-from turnguard.headless.files import Found, Problem, Transcript, find, folders_of, kept_by, once, open_transcript
+from turnguard.headless.files import Transcript, find, kept_by, once
 from turnguard.headless.processes import MAX_JOBS, can_be_shared, in_order, worthwhile
-from turnguard.headless.readers import FORMATS
-from turnguard.headless.replay import Sight, Turn, replay
+from turnguard.headless.replay import replay
+from turnguard.headless.replayed import Sight, Turn
 from turnguard.headless.report import Report
 from turnguard.headless.rows import row_of
+from turnguard.headless.words import WOULD_HAVE, many
 from turnguard.settings.given import read_assignments
-from turnguard.settings.guarded import in_force_of
 from turnguard.settings.problems import describe
-from turnguard.settings.sources import Sources
-from turnguard.transcript import Format, UnreadableError
 from turnguard_protocol.settings import SettingsInForce
 from turnguard_protocol.verdicts import Action
-
-RECOGNISED: tuple[Format, ...] = (*FORMATS, recording.FORMAT)
-
-PRESETS = {format_.name: format_ for format_ in RECOGNISED if format_.kept}
-"""Agents whose own folder is known, by the name that stands for it in place of a path."""
-
-MAX_SHOWN_PROBLEMS = 20
-
-FORMATS_ARE_TOLD = "turnguard replay --help names the formats that are read."
-
-WOULD_HAVE = {
-    Action.ALLOW: "noted",
-    Action.WARN: "warned",
-    Action.RESTRICT: "no tools",
-    Action.BLOCK: "refused",
-    Action.HALT: "stopped",
-}
-"""What a guard would have done, in a word."""
 
 Pair = tuple[Turn, Turn | None]
 """A turn, and the same turn under the settings of `--compare`."""
@@ -73,12 +43,12 @@ def main(argv: Sequence[str]) -> int:
     arguments = understood.parse_args(argv)
     settings = settings_of(understood, arguments.set)
     other = _compared(understood, arguments)
-    named = [Path(each) for each in arguments.path if not _is_preset(each)]
+    named = [Path(each) for each in arguments.path if not is_preset(each)]
     try:
         found = find(named)
     except FileNotFoundError as error:
         understood.error(f"there is no {error.args[0]}; expected a path, or one of: {', '.join(sorted(PRESETS))}")
-    kept = {each: kept_by(PRESETS[each].kept) for each in arguments.path if _is_preset(each)}
+    kept = {each: kept_by(PRESETS[each].kept) for each in arguments.path if is_preset(each)}
     files = once([*found.files, *(file for files in kept.values() for file in files)])
     reading = Reading(named, arguments.format, found)
     for name in (name for name, files in kept.items() if not files):
@@ -102,91 +72,6 @@ class Replayed(NamedTuple):
     file: Path
     format_name: str
     pair: Pair
-
-
-class Reading:
-    """What came of reading: how many transcripts there were, and what could not be read.
-
-    `named`: the paths that were asked for.
-    """
-
-    def __init__(self, named: Iterable[Path], format_name: str | None, found: Found | None = None) -> None:
-        self._named = set(named)
-        self._format_name = format_name
-        self._problems: list[Problem] = [] if found is None else list(found.problems)
-        self._problems_within: list[Problem] = []
-        self._unknown: list[Path] = []
-        self._absent: list[str] = []
-        self.transcripts = self._unread = 0
-
-    def note_absent(self, name: str) -> None:
-        """Nothing is kept by the agent of this name."""
-        where = ", ".join(dict.fromkeys(str(folder) for folder in folders_of(PRESETS[name].kept)))
-        self._absent.append(f"{name}: it keeps no transcripts in {where}; give the path where they are")
-
-    def fresh(self) -> "Reading":
-        """Another one of the same paths, of which nothing was read yet."""
-        return Reading(self._named, self._format_name)
-
-    def open(self, path: Path) -> Transcript | None:
-        """A transcript; None when there is none that can be read."""
-        try:
-            transcript = open_transcript(path, RECOGNISED, name=self._format_name)
-        except UnreadableError as error:
-            if path in self._named:
-                self._problems.append(Problem(path, None, error.message))
-            else:
-                self._unknown.append(path)
-            return None
-        except OSError as error:
-            self._problems.append(Problem(path, None, f"it cannot be read: {error.strerror or error}"))
-            return None
-        self.transcripts += 1
-        return transcript
-
-    def close(self, transcript: Transcript) -> None:
-        """Notes what could not be read of a transcript that was read to its end."""
-        self._unread += transcript.unread
-        self._problems_within += transcript.problems
-
-    def add(self, other: "Reading") -> None:
-        """Adds what came of reading other files."""
-        self._problems += other._problems
-        self._problems_within += other._problems_within
-        self.transcripts += other.transcripts
-        self._unread += other._unread
-        self._unknown += other._unknown
-
-    def conclude(self, err: Console, *, is_verbose: bool) -> int:
-        """Says what could not be read. The exit code: REFUSED when that is everything, or a file that was named."""
-        say_problems(err, [*self._problems, *self._problems_within], self._unread)
-        for path in self._unknown if is_verbose else ():
-            err.print(line((f"{path}: no transcript of a format that is known", QUIET)))
-        if self._unknown:
-            err.print(line((f"{many(len(self._unknown), 'file')} of no known format left out.", QUIET)))
-        for words in self._absent:
-            err.print(line(words))
-        if not self.transcripts:
-            err.print(line(("There was no transcript to replay.", WARNING), f" {FORMATS_ARE_TOLD}"))
-        return REFUSED if self._problems or not self.transcripts else FINE
-
-
-def say_problems(err: Console, problems: Sequence[Problem], unread: int) -> None:
-    """Says what could not be read. `unread`: how many lines."""
-    for problem in problems[:MAX_SHOWN_PROBLEMS]:
-        where = f"{problem.file}:{problem.line}" if problem.line is not None else str(problem.file)
-        err.print(line(f"{where}: ", (problem.message, WARNING)))
-    if unread or len(problems) > MAX_SHOWN_PROBLEMS:
-        err.print(line(f"{many(unread, 'line')} could not be read; the rest was."))
-
-
-def settings_of(parser: argparse.ArgumentParser, assignments: Sequence[str]) -> SettingsInForce:
-    """What holds for a replay: the person's own settings and these; a project's belong to sessions in its directory."""
-    sources = Sources("replay", assignments=assignments)
-    if sources.own_problems:
-        parser.error("; ".join(map(describe, sources.own_problems)))
-    found = sources.found(None)
-    return in_force_of(sources.merged(found), found).own
 
 
 def _compared(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> SettingsInForce | None:
@@ -262,12 +147,12 @@ def _write_report(
     understood: argparse.ArgumentParser, arguments: argparse.Namespace, replayed: Iterable[Replayed]
 ) -> None:
     file: Path = arguments.html
-    title = ", ".join(each if _is_preset(each) else Path(each).resolve().name or each for each in arguments.path)
+    title = ", ".join(each if is_preset(each) else Path(each).resolve().name or each for each in arguments.path)
     report = Report(title=title, version=__version__, compared=", ".join(arguments.compare) or None)
     folders = [Path(each) for each in arguments.path if Path(each).is_dir()]
     for each in replayed:
         turns = [turn for turn in each.pair if turn is not None]
-        report.add(harmless(_short(each.file, folders)), each.format_name, *turns)
+        report.add(_short(each.file, folders), each.format_name, *turns)
         if arguments.json:
             _print_row(each)
     try:
@@ -400,28 +285,12 @@ def _print_totals(out: Console, totals: Totals, is_compared: bool) -> None:
     out.print(table)
 
 
-def many(count: int, what: str) -> str:
-    """A number of things, in words."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def _progress() -> Progress:
     """A bar on stderr, where that is a terminal; it is gone when the work is done."""
     err = console(sys.stderr)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     is_shown = is_terminal(sys.stderr)
     return Progress(*columns, console=err, transient=True, disable=not is_shown, redirect_stdout=False)
-
-
-def _is_preset(argument: str) -> bool:
-    return argument in PRESETS and not Path(argument).exists()
-
-
-def path_in(text: str) -> str:
-    """A path that was given. Raises ArgumentTypeError for one that is empty."""
-    if not text:
-        raise argparse.ArgumentTypeError("expected a path, which is not empty")
-    return text
 
 
 def _jobs(text: str) -> int:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import NamedTuple
 
-from turnguard.headless.replay import Identity, Mark, Turn
+from turnguard.headless.replayed import Identity, Mark, Turn
 
 
 class Repeated(NamedTuple):

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 from turnguard.core.messages import fact_of
-from turnguard.headless.replay import Turn
-from turnguard.headless.report_turns import VERBS, Shown, drawn, legend, many, text
+from turnguard.headless.replayed import Turn
+from turnguard.headless.report_turns import Shown, drawn, legend, text
+from turnguard.headless.words import WOULD_HAVE, many
 
 MAX_SHOWN_TURNS = 500
 """Turns that are drawn: of more those that would have saved most."""
@@ -22,8 +23,7 @@ REPEATS = (1, 2, 3, 4, 5, 6, 8, 10, 20, 50, 100)
 INDEXED = 20
 """From so many drawn turns on the evidence, which leads to each, stands before them."""
 
-FATES = ("productive", "warned", "halted")
-FATES_IN_WORDS = {"productive": "nothing said", "warned": "warned", "halted": "would have been stopped"}
+FATES = {"productive": "nothing said", "warned": "warned", "halted": "would have been stopped"}
 
 AS_SET = "as set"
 """What the settings are called that hold without `--compare`."""
@@ -141,7 +141,8 @@ class Report:
             yield _chart(f"Calls in a turn{which}", LENGTHS, under.lengths)
             yield _chart(f"How often its most frequent call came{which}", REPEATS, under.repeats)
         yield "</div>\n"
-        colours = "".join(f'<li><i style="background: var(--{colour})"></i>{words}</li>' for colour, words in _LEGEND)
+        pairs = zip(("fine", "warn", "halt"), FATES.values(), strict=True)
+        colours = "".join(f'<li><i style="background: var(--{colour})"></i>{words}</li>' for colour, words in pairs)
         yield f'<ul class="legend">{colours}</ul>\n'
         yield '<p class="quiet">Heights are square roots of the numbers, so that few turns are seen, too.</p>\n'
 
@@ -176,9 +177,6 @@ class Report:
         yield "</tbody></table></div>\n"
 
 
-_LEGEND = (("fine", "nothing said"), ("warn", "warned"), ("halt", "would have been stopped"))
-
-
 def _fates(under: _Under) -> Sequence[tuple[str, int, str]]:
     return (
         ("halt", under.fates["halted"], "would have been stopped"),
@@ -200,7 +198,7 @@ def _rows(number: int, file: str, turn: Turn, under: str) -> Iterator[str]:
         yield (
             f'<tr><td class="file"><a href="#t{number}">{text(file)}</a></td>'
             f'<td class="n">{turn.number}</td><td class="n">{turn.calls:,}</td>{under}'
-            f'<td class="n">{sight.call:,}</td><td>{VERBS[sight.finding.action]}</td>'
+            f'<td class="n">{sight.call:,}</td><td>{WOULD_HAVE[sight.finding.action]}</td>'
             f"<td>{text(fact_of(sight.finding, sight.totals))}</td><td>{text(sight.finding.guard)}</td>"
             f'<td>{text(setting)}</td><td class="n">{saved}</td></tr>\n'
         )
@@ -228,7 +226,7 @@ def _chart(caption: str, starts: Sequence[int], counts: Counter[tuple[int, str]]
             if count:
                 part = max(whole * count / total, 3.0)
                 y -= part
-                title = f"{_range(starts, index)}: {count:,} {FATES_IN_WORDS[fate]}"
+                title = f"{_range(starts, index)}: {count:,} {FATES[fate]}"
                 parts.append(
                     f'<rect class="bar {fate}" x="{x}" y="{y:.1f}" width="{width - 10}" height="{part:.1f}">'
                     f"<title>{title}</title></rect>"

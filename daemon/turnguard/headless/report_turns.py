@@ -12,7 +12,8 @@ from typing import NamedTuple
 from turnguard.core.messages import fact_of
 from turnguard.harmless import harmless
 from turnguard.headless.evidence import repeated
-from turnguard.headless.replay import Mark, Sight, Turn
+from turnguard.headless.replayed import Mark, Sight, Turn
+from turnguard.headless.words import WOULD_HAVE, many
 from turnguard_protocol.verdicts import Action
 
 MAX_MARKS = 1_000
@@ -26,14 +27,6 @@ PER_ROW, MARK, GAP, ROW_HEIGHT, TALL, SHORT = 100, 8, 2, 30, 18, 9
 
 MAX_ROWS_AFTER = 2
 """Rows that are drawn from a halt on: what would not have run is worth no more."""
-
-VERBS = {
-    Action.ALLOW: "noted",
-    Action.WARN: "warned",
-    Action.RESTRICT: "left without tools",
-    Action.BLOCK: "refused",
-    Action.HALT: "stopped",
-}
 
 
 class Shown(NamedTuple):
@@ -57,11 +50,6 @@ class Shown(NamedTuple):
 def text(words: str) -> str:
     """Words as text of a page, in which everything that is not seen stands as an escape."""
     return escape(harmless(words))
-
-
-def many(count: int, what: str) -> str:
-    """A number of things, in words."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def legend() -> str:
@@ -113,7 +101,7 @@ def _said(sight: Sight) -> str:
     kind = "halt" if action is Action.HALT else "warn"
     because = text(fact_of(sight.finding, sight.totals))
     return (
-        f'<li>before call {sight.call:,} <b class="{kind}">{VERBS[action]}</b>: {because} '
+        f'<li>before call {sight.call:,} <b class="{kind}">{WOULD_HAVE[action]}</b>: {because} '
         f'<span class="quiet">{text(sight.finding.guard)}</span></li>'
     )
 
@@ -192,7 +180,7 @@ def _marks(turn: Turn, marks: Sequence[Mark], colours: dict[int, str], last: int
 def _triangle(sight: Sight) -> str:
     x, y = _x(sight.call) - 1, _y(sight.call)
     kind = "stop" if sight.finding.action is Action.HALT else "told"
-    title = text(f"{VERBS[sight.finding.action]} before call {sight.call}: {fact_of(sight.finding, sight.totals)}")
+    title = text(f"{WOULD_HAVE[sight.finding.action]} before call {sight.call}: {fact_of(sight.finding, sight.totals)}")
     return f'<path class="{kind}" d="M{x - 4} {y - 4}h8l-4 7z"><title>{title}</title></path>'
 
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
-from turnguard.headless.replay import Sight, Turn
+from turnguard.headless.replayed import Sight, Turn
 from turnguard_protocol.verdicts import Action
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""What `turnguard exec` tells people. The facts are those of `core.messages`; the ways on are those of a command."""
+"""What the commands tell people. The facts are those of `core.messages`; the ways on are those of `turnguard exec`."""
 
 from collections.abc import Sequence
 
@@ -15,6 +15,15 @@ RESUMED_BY = {
     "qwen-stream": "qwen --continue",
 }
 """How agents go on with their last session, by the format of their stream."""
+
+WOULD_HAVE = {
+    Action.ALLOW: "noted",
+    Action.WARN: "warned",
+    Action.RESTRICT: "left without tools",
+    Action.BLOCK: "refused",
+    Action.HALT: "stopped",
+}
+"""What a guard would have done with the turn, or the call."""
 
 CAP_SETTING, NO_CAP = "model.maxToolCallsPerTurn", "0: no cap"
 
@@ -79,13 +88,18 @@ def deaf() -> str:
 def unread(lines: int, first: tuple[int, str]) -> str:
     """That lines of the stream were passed over."""
     number, why = first
-    count = "1 line" if lines == 1 else f"{lines} lines"
+    count = many(lines, "line")
     return f"{count} of the stream could not be read and passed unguarded; the first was line {number}: {why}."
 
 
 def broken(error: str) -> str:
     """That turnguard itself failed. `error`: the name of what was raised."""
     return f"Nothing is guarded any more, turnguard itself has failed ({error})."
+
+
+def many(count: int, what: str) -> str:
+    """A number of things."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def rule_of(finding: Finding) -> str:
