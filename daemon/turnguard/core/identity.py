@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from turnguard.core.javascript import WHITE_SPACE, parse, restringify, stringify, trim, utf8
+from turnguard_protocol.events import Keys
 
 # --- names ------------------------------------------------------------------------------------------------------------
 
@@ -60,6 +61,11 @@ def tool_call_repeat_key(name: str, args: object = UNSET) -> str:
         return _key_of_text(canonical, bytes(args))
     text = b"undefined" if args is UNSET else stringify(args, sort_keys=True).encode()
     return _digest(canonical, text).hex()
+
+
+def repeat_key_of(key: str | Keys | None) -> str | None:
+    """The repeat key in the identity of a call."""
+    return key.turn if isinstance(key, Keys) else key
 
 
 def _key_of_text(canonical: bytes, text: bytes) -> str:

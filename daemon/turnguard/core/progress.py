@@ -36,6 +36,7 @@ from msgspec import UNSET, Struct, UnsetType
 from turnguard.core.bounds import MAX_OPEN_CALLS
 from turnguard.core.guard import NO_FINDINGS, Batch, Guard, Needs, Rekeying, Seal
 from turnguard.core.hint import CallClass, call_class
+from turnguard.core.identity import repeat_key_of
 from turnguard.core.streak import Streak
 from turnguard.core.thresholds import (
     BLIND_HALT,
@@ -55,7 +56,6 @@ from turnguard_protocol.events import (
     Call,
     Event,
     Fallback,
-    Keys,
     Outcomes,
     Result,
     Retry,
@@ -369,7 +369,7 @@ class OpenStep:
         waiting = self.waiting.items()
         if result.id is not None:
             return next((place for place, call in waiting if call.id == result.id), None)
-        name, key = result.name or "", result.key.turn if isinstance(result.key, Keys) else result.key
+        name, key = result.name or "", repeat_key_of(result.key)
         return next((place for place, call in waiting if call.tool == name and call.args == key), None)
 
     def snapshot(self) -> dict[str, Any]:

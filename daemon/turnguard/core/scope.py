@@ -7,6 +7,7 @@ from hashlib import sha256
 
 import msgspec
 
+from turnguard.core.identity import repeat_key_of
 from turnguard_protocol.events import Event, Keys, ToolCalls, ToolResults
 
 
@@ -26,5 +27,5 @@ def scoped(key: str | Keys | None, scope: str) -> str | Keys | None:
     """The key of a call in a scope. What it is to OpenClaw's history stays: that goes by runs."""
     if key is None:
         return None
-    turn = sha256(f"{len(scope)}:{scope}{key.turn if isinstance(key, Keys) else key}".encode(errors="surrogatepass"))
+    turn = sha256(f"{len(scope)}:{scope}{repeat_key_of(key)}".encode(errors="surrogatepass"))
     return Keys(turn.hexdigest(), key.rolling) if isinstance(key, Keys) else turn.hexdigest()

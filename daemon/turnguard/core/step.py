@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from turnguard.core.bounds import MAX_OPEN_CALLS
-from turnguard_protocol.events import Call, Keys, Result, ToolResults
+from turnguard.core.identity import repeat_key_of
+from turnguard_protocol.events import Call, Result, ToolResults
 
 NONE_BLOCKED: frozenset[int] = frozenset()
 """One for all steps, since Python makes each empty set anew."""
@@ -154,5 +155,4 @@ class OpenStep:
 
 def _identity(item: Call | Result) -> tuple[str | None, str]:
     """What a result without an id has in common with its call."""
-    key = item.key.turn if isinstance(item.key, Keys) else item.key
-    return item.name, key or ""
+    return item.name, repeat_key_of(item.key) or ""

@@ -13,13 +13,14 @@ from msgspec import UNSET, Raw, UnsetType
 
 from turnguard.core.guard import InvalidEventError
 from turnguard.core.identify import identify
+from turnguard.core.identity import repeat_key_of
 from turnguard.core.masking import progress_outcome
 from turnguard.core.rolling.config import limits_of
 from turnguard.core.scope import of_scope
 from turnguard.core.session import EventError, SessionGuard
 from turnguard.headless.replayed import Identity, Mark, Sight, Turn
 from turnguard.prose import without_prose
-from turnguard_protocol.events import Call, CallRekeyed, Event, Keys, Outcomes, Result, ToolCalls, ToolResults
+from turnguard_protocol.events import Call, CallRekeyed, Event, Outcomes, Result, ToolCalls, ToolResults
 from turnguard_protocol.settings import SettingsInForce
 from turnguard_protocol.verdicts import Action, Verdict
 
@@ -211,4 +212,4 @@ class OpenTurn:
 
 
 def _key_of(call: Call) -> str:
-    return call.key.turn if isinstance(call.key, Keys) else call.key or ""
+    return repeat_key_of(call.key) or ""

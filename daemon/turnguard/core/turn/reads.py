@@ -7,9 +7,9 @@ call again is fair as long as its results change: it is judged by its results.
 from msgspec import Raw, Struct
 
 from turnguard.core.bounds import MAX_KEYS_A_TURN
-from turnguard.core.identity import read_outcome
+from turnguard.core.identity import read_outcome, repeat_key_of
 from turnguard.core.thresholds import MAX_PENDING_STATEFUL_READS, READ_FILE_LOOP_WINDOW
-from turnguard_protocol.events import Keys, Outcomes, Result
+from turnguard_protocol.events import Outcomes, Result
 
 STATEFUL_READ_TOOL = "task_list"
 """The only stateful read of Qwen Code 0.24.4."""
@@ -80,7 +80,7 @@ class StatefulReads(Struct):
             return self.pending.pop(result.id, None)
         if result.name != STATEFUL_READ_TOOL:
             return None
-        return result.key.turn if isinstance(result.key, Keys) else result.key
+        return repeat_key_of(result.key)
 
     def record(self, key: str, fingerprint: str, *, in_streak: bool) -> tuple[int, bool]:
         """How often in a row this result came for the key, and whether it differs from the result before.

@@ -7,10 +7,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from turnguard.core.guard import Guard, Seal
+from turnguard.core.identity import repeat_key_of
 from turnguard.core.thresholds import GLOBAL_DUPLICATE_THRESHOLD
 from turnguard.core.turn.cap import UNRAISED, CapReason, Raises, cap_reason, limit_of
 from turnguard.core.turn.counter import CountedKey, KeyCounter, counted, doubtful, read_key, without_doubt, write_key
-from turnguard_protocol.events import Call, Keys
+from turnguard_protocol.events import Call
 from turnguard_protocol.settings import MAX_SAFE_INTEGER, SettingsInForce
 from turnguard_protocol.verdicts import Action, Cap, Finding
 
@@ -25,7 +26,7 @@ def turn_key(call: Call) -> str | None:
     """The repeat key of an identified call; None when it is never identical to another."""
     if call.fidelity == "none":
         return None
-    return call.key.turn if isinstance(call.key, Keys) else call.key
+    return repeat_key_of(call.key)
 
 
 class TurnGuard(Guard):
