@@ -659,6 +659,42 @@ def test_t23_of_two_prompts_only_the_halted_one_is_rewritten(first: int) -> None
     assert [each["result"] for each in play.answers_to(2)] == [CANCELLED]
 
 
+@pytest.mark.parametrize("is_fed", [True, False])
+def test_t23_the_halt_is_told_in_the_answer_to_the_prompt_that_the_agent_was_at(is_fed: bool) -> None:
+    """One that was said in between may have been fed into the turn before it, and is then never answered."""
+    play = Play().start()
+    play.prompt(1)
+    play.prompt(2)
+    play.agent(result_of(1, {"stopReason": "end_turn"}))
+    play.prompt(3)
+    play.loop()
+    for request_id in (3,) if is_fed else (2, 3):
+        play.agent(result_of(request_id, CANCELLED))
+    told = {each["id"]: each["result"]["stopReason"] for each in play.at_client if each.get("id") in (2, 3)}
+    assert told == ({3: "max_turn_requests"} if is_fed else {2: "max_turn_requests", 3: "cancelled"})
+    play.forget()
+    play.prompt(4)
+    assert [each["id"] for each in play.at_agent] == [4]
+    play.loop()
+    assert play.cancels() == 1
+
+
+@pytest.mark.parametrize("text", ["go", "/status"])
+def test_t23_a_prompt_that_the_agent_was_seen_at_is_the_one_that_was_halted(text: str) -> None:
+    """A command, too, is none that the agent would loop for."""
+    play = Play().start()
+    play.prompt(1)
+    play.prompt(2)
+    play.agent(result_of(1, {"stopReason": "end_turn"}))
+    if text == "go":
+        play.call()
+    play.prompt(3, text=text)
+    play.loop()
+    play.agent(result_of(3, CANCELLED))
+    play.agent(result_of(2, CANCELLED))
+    assert [play.answers_to(each)[0]["result"]["stopReason"] for each in (2, 3)] == ["max_turn_requests", "cancelled"]
+
+
 def test_t23_a_session_at_another_prompt_is_no_zombie() -> None:
     play = Play().start()
     play.prompt(1)

@@ -417,6 +417,14 @@ def test_nothing_else_passes_before_it_is_looked_at(message: Any) -> None:
     assert not passes(play, line_of(message))
 
 
+def test_what_passes_unguarded_is_not_looked_at_later_either() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.client(request("again", "initialize", {"protocolVersion": 2}))
+    play.agent(result_of("again", {"protocolVersion": 2}))
+    assert play.proxy.look_later(line_of(chunk("x"))) is None
+
+
 def test_what_is_found_after_a_line_has_passed_follows_it() -> None:
     first, later = Play().start(), Play().start()
     for play in (first, later):

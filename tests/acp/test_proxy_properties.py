@@ -72,6 +72,10 @@ class Machine(RuleBasedStateMachine):
         self.client(request(request_id, "session/load", {"sessionId": session_id, "cwd": "/project"}))
         return request_id
 
+    @rule(request_id=loads)
+    def takes_load_back(self, request_id: str) -> None:
+        self.client(notification("$/cancel_request", {"requestId": request_id}))
+
     @rule(session_id=sessions, is_request=st.booleans())
     def cancels(self, session_id: str, is_request: bool) -> None:
         params = {"sessionId": session_id}

@@ -448,6 +448,17 @@ def test_the_cancel_of_a_client_that_does_not_read_gets_out(wire: Wire) -> None:
     agents.join(DEADLINE)
 
 
+@pytest.mark.parametrize("passes_anyhow", [True, False])
+def test_what_stops_the_agent_does_not_wait_for_a_client_that_does_not_read(wire: Wire, passes_anyhow: bool) -> None:
+    why = b"w" * 1_000_000 + b"\n"
+    proxy = Passing(agent=lambda line: Route(to_client=[line, why], to_agent=[b"stop\n"]))
+    proxy.passes_anyhow = passes_anyhow
+    wired = wire(proxy)
+    os.write(wired.agent_writes, LONG)
+    assert wired.at_agent(5) == b"stop\n"
+    assert wired.at_client(len(LONG) + len(why)) == LONG + why
+
+
 def test_who_tells_more_than_is_kept_waits(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlet_module, "MAX_WAITING_BYTES", 100_000)
     proxy = Passing(agent=lambda line: Route(to_agent=[line]))

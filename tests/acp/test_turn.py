@@ -19,7 +19,7 @@ from tests.acp.play import (
     session_update,
 )
 from turnguard.acp.replay import MAX_SHOWN
-from turnguard_protocol.events import Outcomes, Text, ToolResults, TurnEnded, TurnStarted, UserInput
+from turnguard_protocol.events import CallRekeyed, Outcomes, Text, ToolResults, TurnEnded, TurnStarted, UserInput
 
 END_TURN = {"stopReason": "end_turn"}
 
@@ -260,14 +260,94 @@ def test_a_program_that_asks_for_the_status_in_between_keeps_no_loop_alive(way: 
     assert len(play.answers_to("work")) == 1
 
 
-def test_while_later_prompts_wait_still_an_answer_casts_no_doubt_on_the_turn() -> None:
+def ended(call_id: str) -> dict[str, Any]:
+    """A call comes to what it always does."""
+    return session_update("s", "tool_call_update", toolCallId=call_id, status="completed", rawOutput="same")
+
+
+@pytest.mark.parametrize("text", ["/status", "How is it going?"])
+def test_what_a_call_came_to_is_heard_though_another_prompt_was_answered_while_it_ran(text: str) -> None:
+    play = Play().start()
+    play.prompt("work")
+    for number in range(CALLS_TO_HALT - 1):
+        running = play.open_call()
+        play.prompt(number, text=text)
+        play.agent(result_of(number, END_TURN))
+        play.agent(ended(running))
+    assert not play.cancels()
+    play.open_call()
+    assert play.cancels() == 1
+    assert sum(isinstance(event, ToolResults) for event in play.guards["s"].events) == CALLS_TO_HALT - 1
+
+
+def test_what_a_call_came_to_is_heard_of_a_turn_that_was_over_in_fact() -> None:
+    play = Play().start()
+    play.prompt(1)
+    running = play.open_call()
+    play.prompt(2)
+    play.agent(result_of(2, END_TURN))
+    play.agent(ended(running))
+    play.prompt(3)
+    told = [type(event) for event in play.guards["s"].events]
+    assert told.index(ToolResults) < told.index(TurnEnded)
+    assert calls(play) == 0
+
+
+def test_an_agent_that_uses_one_id_for_all_its_calls_goes_on_as_any_other() -> None:
+    play = Play().start()
+    play.prompt("work")
+    for number in range(20):
+        play.call({"path": "ab"[number % 2]}, call_id="always")
+        if play.cancels():
+            break
+        play.prompt(number, text="/status")
+        play.agent(result_of(number, END_TURN))
+    assert play.cancels() == 1
+
+
+def test_a_permission_for_a_call_is_heard_though_another_prompt_was_answered_since_it_was_told() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.agent(session_update("s", "tool_call", toolCallId="asks", title="Looking", status="pending"))
+    play.prompt(2, text="/status")
+    play.agent(result_of(2, END_TURN))
+    play.agent(permission(7, "asks", name="look", rawInput={"path": "a"}))
+    play.open_call()
+    assert [event.id for event in play.guards["s"].events if isinstance(event, CallRekeyed)] == ["1:asks"]
+
+
+def test_who_is_answered_and_steered_in_every_turn_has_fresh_counts_in_every_turn() -> None:
+    """As codex-acp has it: what is said in between is fed into the turn and never answered."""
+    play = Play().start()
+    for number in range(0, 40, 2):
+        play.prompt(number)
+        play.call()
+        play.prompt(number + 1, text="That, too")
+        play.call()
+        assert calls(play) == 2
+        play.agent(result_of(number, END_TURN))
+    assert not play.cancels()
+
+
+def test_while_later_prompts_wait_a_call_says_that_the_turn_goes_on() -> None:
+    play = Play().start()
+    for number in (1, 2, 3):
+        play.prompt(number)
+    play.call()
+    play.agent(result_of(2, END_TURN))
+    play.call()
+    play.prompt(4)
+    assert calls(play) == 2
+
+
+def test_while_later_prompts_wait_still_an_answer_stops_no_guard() -> None:
     play = Play().start()
     for number in (1, 2, 3):
         play.prompt(number)
     running = play.open_call()
     play.agent(result_of(2, END_TURN))
     assert play.sessions["s"].state == "running"
-    play.agent(session_update("s", "tool_call_update", toolCallId=running, status="completed", rawOutput="same"))
+    play.agent(ended(running))
     for _ in range(CALLS_TO_HALT - 2):
         play.call()
     play.open_call()
@@ -381,6 +461,77 @@ def test_t16_a_load_that_is_never_answered_does_not_keep_the_guard_off() -> None
     for play in (prompted, cancelled):
         play.loop()
         assert play.cancels() == 1
+
+
+def test_a_load_that_the_client_takes_back_may_be_carried_out_all_the_same() -> None:
+    play = Play().start()
+    play.prompt(1)
+    play.client(LOAD)
+    play.client(notification("$/cancel_request", {"requestId": "load"}))
+    replayed(play, 50)
+    assert (calls(play), play.cancels()) == (0, 0)
+    play.agent(result_of("load", {}))
+    play.loop()
+    assert play.cancels() == 1
+
+
+def test_a_load_that_the_client_takes_back_is_over_with_the_next_prompt() -> None:
+    play = Play().start()
+    play.client(LOAD)
+    play.client(notification("$/cancel_request", {"requestId": "load"}))
+    play.prompt(1)
+    play.agent(told_again_as_a_user())
+    play.loop()
+    assert play.cancels() == 1
+
+
+def test_one_of_two_loads_that_is_taken_back_leaves_the_other() -> None:
+    play = Play().start()
+    play.client(LOAD)
+    play.client(loading("other"))
+    play.client(notification("$/cancel_request", {"requestId": "load"}))
+    play.prompt(1)
+    replayed(play, 50)
+    assert (calls(play), play.cancels()) == (0, 0)
+
+
+def test_a_past_that_is_shown_after_the_client_has_prompted_is_history() -> None:
+    """A client that does not wait for the answer to its load; agents do one thing after the other."""
+    play = Play().start()
+    play.client(LOAD)
+    play.prompt(1)
+    replayed(play, 50)
+    play.agent(result_of("load", {}))
+    assert (calls(play), play.cancels()) == (0, 0)
+    play.loop()
+    assert play.cancels() == 1
+
+
+def test_a_load_begins_no_past_while_a_turn_is_presumed_to_be_over() -> None:
+    play = Play().start()
+    play.prompt("work")
+    play.call()
+    play.prompt("status", text="/status")
+    play.agent(result_of("status", END_TURN))
+    play.client(LOAD)
+    for _ in range(CALLS_TO_HALT - 2):
+        play.call()
+    play.open_call()
+    assert play.cancels() == 1
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_how_a_call_of_the_turn_ends_is_heard_while_the_past_is_shown(again: bool) -> None:
+    play = Play().start()
+    play.prompt(1)
+    running = play.open_call()
+    play.client(LOAD)
+    replayed(play, 3)
+    if again:
+        play.call(call_id=running)
+    play.agent(ended(running))
+    assert calls(play) == 1
+    assert sum(isinstance(event, ToolResults) for event in play.guards["s"].events) == 1
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])

@@ -10,7 +10,9 @@ import pytest
 from turnguard.acp import unhurried
 from turnguard.acp.unhurried import UnhurriedSources
 from turnguard.settings import places
+from turnguard.settings.sourced import SourcedSession
 from turnguard.settings.sources import LOOK_SECONDS
+from turnguard_protocol.events import TurnStarted
 
 DEADLINE = 10.0
 
@@ -79,22 +81,46 @@ def test_a_change_holds_at_the_next_look(files: Files) -> None:
     assert sources.found("/a") is sources.found("/a")
 
 
-def test_where_a_name_leads_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an agent puts in the place of its own directory later is not followed."""
+def test_where_a_name_leads_is_asked_once_for_each_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an agent puts in the place of its own directory later is not followed; a session that begins then is new."""
+    monkeypatch.setattr(unhurried, "PATIENCE", DEADLINE)
     monkeypatch.setattr(places, "user_file", lambda: tmp_path / "user.json")
-    for name in ("here", "there"):
+    for name, cap in (("here", 3), ("there", 4)):
         (tmp_path / name / ".turnguard").mkdir(parents=True)
-        (tmp_path / name / ".turnguard/settings.json").write_text("{}")
+        (tmp_path / name / ".turnguard/settings.json").write_text(f'{{"model": {{"maxToolCallsPerTurn": {cap}}}}}')
     link = tmp_path / "link"
     link.symlink_to("here")
     clock = Clock()
     sources = made(clock)
-    wait_for(lambda: sources.found(str(link / ".")).project == tmp_path / "here")
+
+    def cap_of(session: SourcedSession) -> object:
+        clock.now += LOOK_SECONDS
+        session.record([TurnStarted()])
+        return session.status().cap.value
+
+    first = SourcedSession("first", sources, cwd=f"{link}/.")
+    assert cap_of(first) == 3
     link.unlink()
     link.symlink_to("there")
-    clock.now += LOOK_SECONDS
-    assert sources.found(str(link / "."), now=True).project == tmp_path / "here"
-    wait_for(lambda: sources.found(f"{link}/../link").project == tmp_path / "there")
+    assert cap_of(first) == 3
+    assert cap_of(SourcedSession("second", sources, cwd=f"{link}/.")) == 4
+    assert cap_of(first) == 3
+
+
+def test_a_name_that_is_not_followed_in_time_is_taken_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = Event()
+
+    def hangs(cwd: str) -> str:
+        assert answers.wait(DEADLINE)
+        return f"/real{cwd}"
+
+    monkeypatch.setattr(unhurried, "PATIENCE", 0.05)
+    monkeypatch.setattr(places, "real_directory", hangs)
+    sources = made(Clock())
+    assert [sources.directory("/a"), sources.directory("/b")] == ["/a", "/b"]
+    monkeypatch.setattr(unhurried, "PATIENCE", DEADLINE)
+    answers.set()
+    wait_for(lambda: sources.directory("/a") == "/real/a")
 
 
 def test_a_file_system_that_hangs_is_waited_for_once_and_what_was_known_holds(files: Files) -> None:

@@ -125,6 +125,10 @@ class Calls:
         """The ids of the calls of this turn that have not ended, also of those that are held no more."""
         return [*self._let_go, *(call_id for call_id, call in self._open.items() if call.earlier is None)]
 
+    def is_open(self, call_id: str) -> bool:
+        """Whether a call was made and has not ended."""
+        return call_id in self._open
+
     def is_of_turn(self, call_id: str) -> bool:
         """Whether a call was made in the turn at hand."""
         return call_id in self._open or call_id in self._ended

@@ -84,7 +84,7 @@ class ClientLines:
         session = None if asked is None else self._connection.known(asked.session_id)
         if request_id is None or session is None:
             return None
-        session.turns.replay_ended(request_id)  # if it is that; it may never be answered now
+        session.turns.replays.taken_back(request_id)
         if session.is_holding(request_id):
             return self._connection.settled(session, session.user_cancels(request_id))
         return self._with_line(session, session.user_cancels(request_id), line)

@@ -100,6 +100,8 @@ class Proxy:
 
         It passes whatever is found in it, though others may follow. (One without an end would get one.)
         """
+        if self._connection.is_unguarded:
+            return None
         message = decode_at_once(line) if line.endswith(b"\n") else None
         if message is None or not self._agent_lines.passes(message):
             return None

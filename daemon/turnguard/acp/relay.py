@@ -109,8 +109,7 @@ class _Way:
             if forwarded < at:
                 out.forward(whole[forwarded:] if forwarded else whole)
             relay.look_at_proxy()
-        out.flush()
-        self._other.leave()
+        self._write()
 
     def _pass_first(self, line: bytes) -> bool:
         """Forwards a line and looks at it then, if it passes anyhow. Whether it does."""
@@ -128,8 +127,7 @@ class _Way:
             if route is not None:
                 relay.put(route)
             relay.look_at_proxy()
-        out.flush()
-        self._other.leave()
+        self._write()
         return True
 
     def pass_unread(self, block: bytes, *, is_first: bool) -> None:
@@ -143,6 +141,12 @@ class _Way:
                 self._relay.look_at_proxy()
             if not self._is_dropping:
                 self._out.forward(block)
+        self._write()
+
+    def _write(self) -> None:
+        """Has written what was decided. What goes back, a cancel for one, does not wait for who does not read."""
+        if self._other.is_waiting:
+            self._other.ring()
         self._out.flush()
         self._other.leave()
 

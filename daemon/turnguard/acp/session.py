@@ -298,14 +298,17 @@ class Session:
     def answered(self, request_id: RequestId, outcome: TurnOutcome, line: bytes, now: float) -> Out | None:
         """The agent answers a prompt."""
         halt = self._halt
+        works = [*self.turns.works, *self.turns.left]
+        work = next((work for work in works if work.request_id == request_id), None)
+        if halt is not None and work in self.turns.works and work is not halt.work and halt.work.may_be_fed:
+            self.turns.leave(halt.work)
+            halt.work = work
         if halt is not None and halt.work.request_id == request_id:
             out = Out()
             out.to_client += self._closings(halt)
             out.answer(request_id, halt.rewritten(line))
             self._is_over(halt, out, now)
             return out
-        works = [*self.turns.works, *self.turns.left]
-        work = next((work for work in works if work.request_id == request_id), None)
         return None if work is None else self._ended(work, outcome, line)
 
     def answered_late(self, request_id: RequestId, now: float) -> Out:

@@ -10,16 +10,21 @@ Updates carry no prompt id, so they belong to the session's work at hand:
 The answer to a later prompt says nothing for certain of the works before it. An agent that feeds a prompt into the
 running turn never answers that prompt (codex-acp); another answers a command like `/status` in between; an error can
 mean that a second prompt was refused (mistral-vibe). So the turn is not over by it, only presumed to be, unless it was
-an error or other prompts wait still:
+an error:
 
-    then comes             the turn
-    the next prompt        has ended, unless the prompt is a command
-    a call that is new     goes on with what it has counted, and no later answer casts doubt on it any more
+    then comes                the turn
+    the next prompt           has ended, unless the prompt is a command
+    a call that is new        goes on with what it has counted, and no later answer casts doubt on it any more
+    more of a call of its     is where it was; what was told is heard should it go on
+
+While prompts wait that came after the answered one the agent is at one of them, or still at an earlier one. Then the
+turn runs on, with what it has counted, and has ended only when the next prompt comes before any call.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from turnguard.acp.agents.merged import ENDS
 from turnguard.acp.calls import MAX_OPEN, Calls
 from turnguard.acp.messages import TOOL_CALLS, PermissionRequest, RequestId, ToolCall, Update
 from turnguard.acp.replay import Replays
@@ -82,9 +87,11 @@ class Work:
     """Something a session does: for the prompt `request_id`, or as the turn `turn_id` that the agent began.
 
     `is_command`: the prompt is one to the agent itself, like `/status`. `is_cancelled`: the user has had enough of it.
+    `has_waited`: another work was there when it came. `may_be_fed`: the next prompt came before anything was done for
+    it, so it may have been fed into the turn before, and will then not be answered.
     """
 
-    __slots__ = ("is_cancelled", "is_command", "origin", "request_id", "turn_id")
+    __slots__ = ("has_waited", "is_cancelled", "is_command", "may_be_fed", "origin", "request_id", "turn_id")
 
     def __init__(
         self,
@@ -99,6 +106,8 @@ class Work:
         self.turn_id = turn_id
         self.origin = origin
         self.is_cancelled = False
+        self.has_waited = False
+        self.may_be_fed = False
 
 
 class Turns:
@@ -106,14 +115,17 @@ class Turns:
 
     `number` counts the turns that began, `worked` those of them in which the model did something. `left`: works whose
     prompts were never answered when their turn was presumed to be over, and then ended; should the agent go on with
-    one, that is another turn. `_presumed`: how the turn at hand is presumed to have ended. `_going_on`: works of which
+    one, that is another turn. `_presumed`: how the turn at hand is presumed to have ended, `_held`: what was told of
+    its calls since. `_doubted`: how it has ended if the next prompt comes before any call. `_going_on`: works of which
     one goes on whatever later prompts are answered. `_unheard`: what calls turned out to be while the guard was halted,
     when it takes nothing; it hears of it when the turn goes on.
     """
 
     __slots__ = (
+        "_doubted",
         "_going_on",
         "_has_worked",
+        "_held",
         "_presumed",
         "_unheard",
         "calls",
@@ -135,6 +147,8 @@ class Turns:
         self.worked = 0
         self._has_worked = False
         self._presumed: TurnOutcome | None = None
+        self._doubted: TurnOutcome | None = None
+        self._held: list[Event] = []
         self._going_on: Sequence[Work] = ()
         self._unheard: list[CallRekeyed] = []
 
@@ -151,17 +165,19 @@ class Turns:
     # --- beginnings and ends ------------------------------------------------------------------------------------------
 
     def begin(self, work: Work) -> Verdict | None:
-        """A prompt went to the agent, or the agent began something by itself.
-
-        Nobody prompts while they wait for a session's past: a request for it that still has no answer will get none.
-        """
+        """A prompt went to the agent, or the agent began something by itself."""
         if work.request_id is not None:
-            self.replays.clear()
-        if self._presumed is not None and not work.is_command:
+            self.replays.prompted()
+        over = self._presumed or self._doubted
+        if over is not None and not work.is_command:
             unanswered = [each for each in self.works if each.request_id is not None]
             self.left = [*self.left, *unanswered][-MAX_LEFT:]
             self.works = []
-            self._end(self._presumed)
+            self._end(over)
+        if self.works:
+            first = self.works[0]
+            first.may_be_fed = first.may_be_fed or (first.has_waited and not self._has_worked and not work.is_command)
+            work.has_waited = True
         self.works.append(work)
         if len(self.works) == 1:
             return self._start(work)
@@ -181,8 +197,18 @@ class Turns:
             self._end(outcome)
             if self.works:
                 self._start(self.works[0])
-        elif at == len(self.works) and outcome != "failed" and all(each.is_cancelled for each in self._going_on):
-            self._presumed = outcome
+        elif outcome != "failed" and all(each.is_cancelled for each in self._going_on):
+            if at == len(self.works):
+                self._presumed = outcome
+            else:
+                self._doubted = outcome
+
+    def leave(self, work: Work) -> None:
+        """A work that was fed into the turn of another: what is at hand is done for the next one."""
+        self.works.remove(work)
+        self.left = [*self.left, work][-MAX_LEFT:]
+        if work in self._going_on:
+            self._going_on = ()
 
     def _start(self, work: Work) -> Verdict:
         self.number += 1
@@ -191,17 +217,18 @@ class Turns:
         return self.guard.record([TurnStarted(origin=work.origin), *self.calls.turn_started()])
 
     def _end(self, outcome: TurnOutcome) -> None:
-        self._presumed = None
-        self.guard.record([*self.calls.turn_ended(), TurnEnded(outcome)])
+        held, self._held = self._held, []
+        self._presumed = self._doubted = None
+        self.guard.record([*held, *self.calls.turn_ended(), TurnEnded(outcome)])
 
     # --- the past -----------------------------------------------------------------------------------------------------
 
     def replay_began(self, request_id: RequestId) -> None:
         """The client asked for the session's past."""
-        self.replays.began(request_id, in_turn=self.running is not None)
+        self.replays.began(request_id, in_turn=bool(self.works))
 
     def replay_ended(self, request_id: RequestId) -> None:
-        """The request was answered or taken back."""
+        """The request was answered."""
         self.replays.ended(request_id)
 
     # --- what is told -------------------------------------------------------------------------------------------------
@@ -211,18 +238,43 @@ class Turns:
         if self.replays.is_asked:
             self.replays.look(update)
         started = self._take_up(update.tool_call_id, update) if update.kind in TOOL_CALLS else None
-        if not self.is_live:
-            self.calls.replay(update)
-            return None
-        events = self.calls.see(update)
-        return self._tell(events) or started if events else started
+        if self.is_live or self._ends_call(update):
+            events = self.calls.see(update)
+            return self._tell(events) or started if events else started
+        if update.kind in TOOL_CALLS and self._may_be_of_turn(update.tool_call_id):
+            return self._hold(self.calls.see(update))
+        self.calls.replay(update)
+        return None
 
     def asked(self, asked: PermissionRequest) -> Verdict | None:
         """The agent asks whether a call may run, which may be the first that is heard of it. No past is shown so."""
         started = self._take_up(asked.tool_call_id, asked)
-        if self.running is None:
+        if self.running is not None:
+            return self._tell(self.calls.permission(asked)) or started
+        if self._may_be_of_turn(asked.tool_call_id):
+            return self._hold(self.calls.permission(asked))
+        return None
+
+    def _ends_call(self, update: Update) -> bool:
+        """Whether a call of the turn that runs ends by this; that is so, also where the past tells it."""
+        call_id = update.tool_call_id
+        if self.running is None or update.kind not in TOOL_CALLS or update.status not in ENDS or call_id is None:
+            return False
+        return self.calls.is_open(call_id)
+
+    def _may_be_of_turn(self, call_id: str | None) -> bool:
+        """Whether a call was made in a turn that is presumed to be over and that nobody cancelled."""
+        if self._presumed is None or self.replays.is_shown or all(work.is_cancelled for work in self.works):
+            return False
+        return call_id is not None and self.calls.is_of_turn(call_id)
+
+    def _hold(self, events: Sequence[Event]) -> Verdict | None:
+        """Keeps what is told while the turn is presumed to be over. Another call under the same id goes on with it."""
+        if not any(isinstance(event, ToolCalls) for event in events):
+            self._held = [*self._held, *events][-MAX_OPEN:]
             return None
-        return self._tell(self.calls.permission(asked)) or started
+        self._go_on()
+        return self._tell(events)
 
     def _take_up(self, call_id: str | None, told: ToolCall) -> Verdict | None:
         """Goes on with what was presumed to be over when the agent makes a call that is new."""
@@ -231,12 +283,17 @@ class Turns:
             return None
         if not call_id or not self.calls.is_new(call_id, told):
             return None
-        self._going_on = tuple(works)
         if self._presumed is not None:
-            self._presumed = None
+            self._go_on()
             return None
+        self._going_on = tuple(works)
         self.works, self.left = self.left, []
         return self._start(self.works[0])
+
+    def _go_on(self) -> None:
+        """The turn at hand was not over."""
+        self._going_on = tuple(self.works)
+        self._presumed = self._doubted = None
 
     def tell(self, events: Sequence[Event]) -> Verdict | None:
         """Tells the guard what was found out."""
@@ -245,6 +302,10 @@ class Turns:
     def _tell(self, events: Sequence[Event]) -> Verdict | None:
         if not events:
             return None
+        if self._held:
+            events, self._held = [*self._held, *events], []
+        if self._doubted is not None and any(isinstance(event, ToolCalls) for event in events):
+            self._doubted = None
         if not self._has_worked and any(isinstance(event, ToolCalls | StepFinished) for event in events):
             self._has_worked = True
             self.worked += 1

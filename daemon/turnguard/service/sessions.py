@@ -19,7 +19,7 @@ from turnguard.core.session import EventError, StaleTurnError
 from turnguard.service.errors import REQUEST_FAILED, STALE_TURN, UNKNOWN_SESSION, RequestError, invalid_params
 from turnguard.settings.guarded import GuardedSession, InForce, in_force_of
 from turnguard.settings.layers import CLIENT, WORKSPACE, Layer, Merged, SettingsError, values_of
-from turnguard.settings.places import install_salt, real_directory, seal_of
+from turnguard.settings.places import install_salt, seal_of
 from turnguard.settings.problems import describe
 from turnguard.settings.sources import Found, Sources, reported
 from turnguard_protocol.events import ToolCalls
@@ -265,7 +265,7 @@ class Sessions:
 
     def _origin(self, opened: OpenSession) -> Origin:
         """The origin of a session that is opened so. Raises RequestError when its settings make no sense."""
-        directory = None if opened.cwd is None else real_directory(opened.cwd)
+        directory = self._sources.directory(opened.cwd)
         name = repr((opened.agent_id, directory, opened.settings, opened.workspace_settings))
         origin = self._origins.get(name)
         if origin is not None:

@@ -13,7 +13,7 @@ from turnguard_protocol.verdicts import Verdict
 class SourcedSession(GuardedSession):
     """A session that looks for itself whether its sources have changed. Raises SettingsError."""
 
-    __slots__ = ("_found", "_sources")
+    __slots__ = ("_directory", "_found", "_sources")
 
     def __init__(
         self,
@@ -25,13 +25,14 @@ class SourcedSession(GuardedSession):
         seal: Seal | None = None,
     ) -> None:
         self._sources = sources
-        self._found = sources.found(cwd)
+        self._directory = sources.directory(cwd)
+        self._found = sources.found(self._directory)
         settings = in_force_of(sources.merged(self._found, agent_id=agent_id), self._found)
         super().__init__(session_id, settings, agent_id=agent_id, cwd=cwd, seal=seal)
 
     def record(self, events: Sequence[Event]) -> Verdict:
         """Applies events under what the sources say by now, and answers one verdict. Raises EventError."""
-        found = self._sources.found(self.cwd)
+        found = self._sources.found(self._directory)
         if found is not self._found:
             self._found = found
             self.take(in_force_of(self._sources.merged(found, agent_id=self.agent_id), found))
@@ -39,5 +40,5 @@ class SourcedSession(GuardedSession):
 
     def report(self) -> SettingsReport:
         """What holds, as a person reads it."""
-        found = self._sources.found(self.cwd, now=True)
+        found = self._sources.found(self._directory, now=True)
         return reported(self._sources.merged(found, agent_id=self.agent_id), found)

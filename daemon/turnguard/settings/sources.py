@@ -67,10 +67,14 @@ class Sources:
             problems.append(SettingsProblem(origin=USER, source=source, path=path, message=error.message))
         self.own_problems = tuple(problems)
 
+    def directory(self, cwd: str | None) -> str | None:
+        """Where a session runs that begins now in a directory of this name; None: where no project is."""
+        return None if cwd is None else places.real_directory(cwd)
+
     def found(self, directory: str | None, *, now: bool = False) -> Found:
         """What holds for a session in a directory. `now`: also if it was looked at less than a second ago.
 
-        `directory`: as `places.real_directory` gave it when the session began.
+        `directory`: as `directory` gave it when the session began.
         """
         at = self._clock()
         known = self._found.get(directory)
@@ -99,7 +103,7 @@ class Sources:
 
     def report(self, cwd: str | None, *, agent_id: str | None = None) -> SettingsReport:
         """What holds in a directory, as a person reads it, without a client."""
-        found = self.found(None if cwd is None else places.real_directory(cwd), now=True)
+        found = self.found(self.directory(cwd), now=True)
         return reported(self.merged(found, agent_id=agent_id), found)
 
     def _read(self, file: Path | None) -> Found:
