@@ -16,6 +16,7 @@ from turnguard.appended import append, open_to_append
 from turnguard.core.guard import ALL_BUT_TEXT, Needs, Seal
 from turnguard.core.identify import identify
 from turnguard.sealing import Sealing
+from turnguard.settings.places import install_salt, seal_of
 from turnguard.settings.sourced import SourcedSession
 from turnguard.settings.sources import Sources
 from turnguard_protocol.events import Event, ToolCalls
@@ -60,10 +61,10 @@ class RecordedSession(SourcedSession):
         sources: Sources,
         transcript: Transcript,
         *,
-        cwd: str | None = None,
+        directory: str | None = None,
         seal: Seal | None = None,
     ) -> None:
-        super().__init__(session_id, sources, cwd=cwd, seal=seal)
+        super().__init__(session_id, sources, directory=directory, seal=seal)
         self._transcript = transcript
 
     @property
@@ -76,6 +77,22 @@ class RecordedSession(SourcedSession):
         verdict = super().record(events)
         self._transcript.add(self.session_id, events)
         return verdict
+
+
+def sessions(sources: Sources, transcript: Transcript | None = None) -> Callable[[str, str | None], SourcedSession]:
+    """Makes guarded sessions by their id and the directory they begin in. They raise SettingsError.
+
+    `transcript`: where it is written what they hear.
+    """
+    seal = seal_of(install_salt())
+
+    def session(session_id: str, cwd: str | None) -> SourcedSession:
+        directory = sources.directory(cwd)
+        if transcript is None:
+            return SourcedSession(session_id, sources, directory=directory, seal=seal)
+        return RecordedSession(session_id, sources, transcript, directory=directory, seal=seal)
+
+    return session
 
 
 def open_transcript(file: Path, say: Callable[[str], None]) -> Transcript:

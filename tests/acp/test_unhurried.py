@@ -98,12 +98,12 @@ def test_where_a_name_leads_is_asked_once_for_each_session(tmp_path: Path, monke
         session.record([TurnStarted()])
         return session.status().cap.value
 
-    first = SourcedSession("first", sources, cwd=f"{link}/.")
+    first = SourcedSession("first", sources, directory=sources.directory(f"{link}/."))
     assert cap_of(first) == 3
     link.unlink()
     link.symlink_to("there")
     assert cap_of(first) == 3
-    assert cap_of(SourcedSession("second", sources, cwd=f"{link}/.")) == 4
+    assert cap_of(SourcedSession("second", sources, directory=sources.directory(f"{link}/."))) == 4
     assert cap_of(first) == 3
 
 

@@ -65,7 +65,7 @@ class One:
     """One session that hears everything, in one process and unsealed."""
 
     def __init__(self, assignments: tuple[str, ...]) -> None:
-        self._session = SourcedSession("s", Sources("hook", environ={}, assignments=assignments), cwd="/nowhere")
+        self._session = SourcedSession("s", Sources("hook", environ={}, assignments=assignments), directory="/nowhere")
 
     def hear(self, members: dict[str, Any]) -> tuple[Heard, Verdict]:
         what = heard(CLAUDE, msgspec.convert(members | raw(members), Input))

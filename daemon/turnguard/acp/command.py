@@ -20,11 +20,8 @@ from turnguard.acp.watch import Signals, Watch
 from turnguard.arguments import Parser
 from turnguard.harmless import harmless
 from turnguard.process import NOT_EXECUTABLE, SEPARATOR, NotStartedError, Waker, open_standard_streams, seconds
-from turnguard.recording import RecordedSession, Transcript, open_transcript
-from turnguard.settings.places import install_salt, seal_of
+from turnguard.recording import Transcript, open_transcript, sessions
 from turnguard.settings.problems import describe
-from turnguard.settings.sourced import SourcedSession
-from turnguard.settings.sources import Sources
 from turnguard.told import STDERR, Told
 
 MISUSE = 2
@@ -57,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
     problems = [describe(problem) for problem in sources.own_problems]
     if problems:  # a guard that is not the one that was set would let money be spent
         return _complain("not started, since your settings have mistakes:\n  " + "\n  ".join(problems))
-    return run(choices, lambda transcript: guards(sources, transcript))
+    return run(choices, lambda transcript: sessions(sources, transcript))
 
 
 def choices_of(argv: Sequence[str]) -> Choices:
@@ -77,14 +74,6 @@ def choices_of(argv: Sequence[str]) -> Choices:
         kill_after=given.kill_after,
     )
     return Choices(agent, options, given.set, given.record, given.log)
-
-
-def guards(sources: Sources, transcript: Transcript | None = None) -> GuardFor:
-    """Makes guards for sessions, under what these sources say. `transcript`: where it is written what they hear."""
-    seal = seal_of(install_salt())
-    if transcript is None:
-        return lambda session_id, cwd: SourcedSession(session_id, sources, cwd=cwd, seal=seal)
-    return lambda session_id, cwd: RecordedSession(session_id, sources, transcript, cwd=cwd, seal=seal)
 
 
 def run(choices: Choices, guards: Callable[[Transcript | None], GuardFor]) -> int:

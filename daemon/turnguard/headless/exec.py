@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from turnguard.arguments import Parser
 from turnguard.harmless import harmless
 from turnguard.headless import words
-from turnguard.headless.live import Guards, GuardsFor, Live
+from turnguard.headless.live import GuardsFor, Live
 from turnguard.headless.readers import FORMATS
 from turnguard.headless.stream import Stream
 from turnguard.headless.watching import Seen, Watching
@@ -32,11 +32,9 @@ from turnguard.process import (
     signals_stay_here,
     widen,
 )
-from turnguard.recording import RecordedSession, Transcript, open_transcript
+from turnguard.recording import Transcript, open_transcript, sessions
 from turnguard.settings.layers import SettingsError
-from turnguard.settings.places import install_salt, seal_of
 from turnguard.settings.problems import describe
-from turnguard.settings.sourced import SourcedSession
 from turnguard.settings.sources import Sources
 from turnguard.told import STDERR, Told
 from turnguard_protocol.verdicts import Action, Totals, Verdict
@@ -156,18 +154,11 @@ def _report(watching: Watching, halt: Seen | None) -> str:
 def _guards(sources: Sources, transcript: Transcript | None) -> GuardsFor:
     """Makes the guards of conversations in the directory at hand. They raise SettingsError."""
     run_id = f"exec-{secrets.token_hex(8)}"
-    seal = seal_of(install_salt())
+    session = sessions(sources, transcript)
     cwd = None
     with suppress(OSError):  # it was deleted
         cwd = str(Path.cwd())
-
-    def guards_for(conversation: str | None) -> Guards:
-        name = conversation or run_id
-        if transcript is None:
-            return SourcedSession(name, sources, cwd=cwd, seal=seal)
-        return RecordedSession(name, sources, transcript, cwd=cwd, seal=seal)
-
-    return guards_for
+    return lambda conversation: session(conversation or run_id, cwd)
 
 
 def _complain(why: str) -> int:

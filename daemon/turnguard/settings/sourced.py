@@ -11,7 +11,10 @@ from turnguard_protocol.verdicts import Verdict
 
 
 class SourcedSession(GuardedSession):
-    """A session that looks for itself whether its sources have changed. Raises SettingsError."""
+    """A session that looks for itself whether its sources have changed. Raises SettingsError.
+
+    `directory`: where it runs, as `Sources.directory` gave it when the session began, and as it stays.
+    """
 
     __slots__ = ("_directory", "_found", "_sources")
 
@@ -21,14 +24,14 @@ class SourcedSession(GuardedSession):
         sources: Sources,
         *,
         agent_id: str | None = None,
-        cwd: str | None = None,
+        directory: str | None = None,
         seal: Seal | None = None,
     ) -> None:
         self._sources = sources
-        self._directory = sources.directory(cwd)
-        self._found = sources.found(self._directory)
+        self._directory = directory
+        self._found = sources.found(directory)
         settings = in_force_of(sources.merged(self._found, agent_id=agent_id), self._found)
-        super().__init__(session_id, settings, agent_id=agent_id, cwd=cwd, seal=seal)
+        super().__init__(session_id, settings, agent_id=agent_id, cwd=directory, seal=seal)
 
     def record(self, events: Sequence[Event]) -> Verdict:
         """Applies events under what the sources say by now, and answers one verdict. Raises EventError."""

@@ -18,7 +18,6 @@ from turnguard.headless.hooks.store import Entry, Store, StoreError
 from turnguard.headless.hooks.turn import Turn, Waiting
 from turnguard.headless.ids import CallIds
 from turnguard.sealing import Sealing
-from turnguard.settings.places import real_directory
 from turnguard.settings.regular_file import RefusedFileError
 from turnguard.settings.sources import Sources
 from turnguard.transcript import decoded
@@ -101,18 +100,16 @@ class Hearing(NamedTuple):
 
     def _turn(self, agent: Agent, what: Heard, kept: dict[str, Any] | None, sealing: Sealing) -> Turn:
         # A turn goes by the directory that it began in, however often the agent changes its own.
-        cwd = kept["cwd"] if kept is not None and what.moment != "prompt" else _real(what.cwd)
-        session = KeptSession(what.session_id, self.sources, cwd=cwd)
+        directory: str | None = (
+            kept["cwd"] if kept is not None and what.moment != "prompt" else self.sources.directory(what.cwd)
+        )
+        session = KeptSession(what.session_id, self.sources, directory=directory)
         waiting, ids = Waiting(), CallIds()
         if kept is not None:
             session.restore(kept["session"])
             waiting = msgspec.convert(kept["waiting"], Waiting)
             ids = msgspec.convert(kept["ids"], CallIds)
         return Turn(agent, what, session, waiting, ids, sealing)
-
-
-def _real(cwd: str | None) -> str | None:
-    return None if cwd is None else real_directory(cwd)
 
 
 def _kept(entry: Entry) -> tuple[dict[str, Any] | None, str | None]:
