@@ -27,6 +27,7 @@ export default defineConfig(
         console: 'readonly',
         process: 'readonly',
         URL: 'readonly',
+        setImmediate: 'readonly',
         setTimeout: 'readonly',
         clearTimeout: 'readonly',
         require: 'readonly',

@@ -23,29 +23,39 @@ interface About {
 export function registerCommands(context: Commands): vscode.Disposable {
   const { controls, sessions, log } = context;
   const tell = (message: string) => void vscode.window.showInformationMessage(message);
-  const onSession = (act: (sessionId: string) => unknown) => async (about?: About) => {
-    const sessionId = about?.sessionId ?? controls.halted().at(-1) ?? sessions.active()?.sessionId;
-    if (sessionId === undefined || !controls.isRunning(sessionId)) tell('No turn runs that could be changed.');
-    else if (about?.haltId !== undefined && !controls.isHalted(sessionId, about.haltId)) tell(ALREADY_DECIDED);
-    else await act(sessionId);
-  };
+  const onSession =
+    (act: (sessionId: string) => unknown, { always = false } = {}) =>
+    async (about?: About) => {
+      const sessionId = about?.sessionId ?? controls.halted().at(-1) ?? sessions.active()?.sessionId;
+      if (sessionId === undefined || !controls.isRunning(sessionId)) tell('No turn runs that could be changed.');
+      else if (!always && about?.haltId !== undefined && !controls.isHalted(sessionId, about.haltId))
+        tell(ALREADY_DECIDED);
+      else await act(sessionId);
+    };
   const handlers: Record<string, (about?: About) => unknown> = {
     'turnguard.continueOnce': onSession((id) => controls.continueOnce(id)),
     'turnguard.raiseCap': onSession((id) => controls.raiseCap(id)),
-    'turnguard.stop': onSession((id) => controls.stop(id)),
+    // Also by the button of a halt that was decided: whoever presses Stop wants the turn to end.
+    'turnguard.stop': onSession((id) => controls.stop(id), { always: true }),
     'turnguard.restart': () => context.restart(),
     'turnguard.runDemo': () => context.runDemo(),
     'turnguard.showOutput': () => log.show(),
     'turnguard.showMenu': () => showMenu(controls, sessions),
-    'turnguard.installHook': () => installHook(),
-    'turnguard.openSettings': () =>
-      vscode.commands.executeCommand('workbench.action.openSettings', '@ext:turnguard.turnguard-sample'),
+    'turnguard.installHook': () => installHook(log),
+    'turnguard.openSettings': () => openSettings(),
     'turnguard.openWalkthrough': () =>
       vscode.commands.executeCommand('workbench.action.openWalkthrough', 'turnguard.turnguard-sample#start'),
   };
   return vscode.Disposable.from(
     ...Object.entries(handlers).map(([name, act]) => vscode.commands.registerCommand(name, act)),
   );
+}
+
+/** In a remote window the guard runs there, and where it is counts there: the tab of the person does not have that. */
+async function openSettings(): Promise<void> {
+  const query = '@ext:turnguard.turnguard-sample';
+  if (vscode.env.remoteName === undefined) await vscode.commands.executeCommand('workbench.action.openSettings', query);
+  else await vscode.commands.executeCommand('workbench.action.openRemoteSettings', { query });
 }
 
 async function showMenu(controls: Controls, sessions: Sessions): Promise<void> {

@@ -9,6 +9,7 @@ import {
   type GuardState,
   type Notifications,
   type SessionStatus,
+  type UnguardedCause,
 } from './guard';
 import { onInterpreterChange, selectedInterpreter } from './python';
 import { pathSetting, settingsFor } from './settings';
@@ -20,7 +21,7 @@ export interface DaemonListener {
   session(status: SessionStatus): void;
   loop(loop: Notifications['turnguard/didDetectLoop']): void;
   message(text: string): void;
-  unguarded(why: string): void;
+  unguarded(why: string, cause: UnguardedCause): void;
   guardedAgain(): void;
 }
 
@@ -47,9 +48,9 @@ export class Daemon implements vscode.Disposable {
         if ('why' in state) log.info(`${CONDITIONS[state.kind].word}: ${state.why}`);
         listener.state(state);
       },
-      unguarded: (why) => {
+      unguarded: (why, cause) => {
         log.warn(`calls run without the guard: ${why}`);
-        listener.unguarded(why);
+        listener.unguarded(why, cause);
       },
     });
     this.subscriptions.push(

@@ -25,6 +25,7 @@ export interface Api {
   turns: Turns;
   ModelAgent: typeof ModelAgent;
   writeHooks: typeof writeHooks;
+  log: vscode.LogOutputChannel;
 }
 
 export function activate(context: vscode.ExtensionContext): Api {
@@ -47,6 +48,7 @@ export function activate(context: vscode.ExtensionContext): Api {
     state: (state) => {
       guardState = state;
       unguarded = undefined;
+      sessions.guarded(state.kind === 'ready');
       trouble.state(state);
       walkthrough.state(state);
       if (state.kind !== 'ready') sessions.forget();
@@ -55,14 +57,17 @@ export function activate(context: vscode.ExtensionContext): Api {
     session: (session) => sessions.update(session),
     loop: (loop) => sessions.found(loop),
     message: (text) => void vscode.window.showWarningMessage(text),
-    unguarded: (why) => {
-      trouble.unguarded(why);
+    unguarded: (why, cause) => {
+      trouble.unguarded(why, cause);
       unguarded = why;
+      sessions.guarded(false);
       showCondition();
     },
     guardedAgain: () => {
       log.info('the guard answers again');
+      trouble.guardedAgain();
       unguarded = undefined;
+      sessions.guarded(true);
       showCondition();
     },
   });
@@ -79,7 +84,7 @@ export function activate(context: vscode.ExtensionContext): Api {
     registerParticipant(turns),
     registerStatusTool(sessions),
   );
-  return { daemon: running, sessions, controls, turns, ModelAgent, writeHooks };
+  return { daemon: running, sessions, controls, turns, ModelAgent, writeHooks, log };
 }
 
 export async function deactivate(): Promise<void> {

@@ -5,12 +5,22 @@ import { sep } from 'node:path';
 import { promisify } from 'node:util';
 import * as vscode from 'vscode';
 import { findProgram } from './daemon';
+import { isByName, NotStarted } from './guard';
 
 const SCHEME = 'turnguard-hooks';
 const WRITE = 'Write';
+const SHOW_OUTPUT = 'Show Output';
+
+/** What there is to tell of hooks that were written; `careful`: why they may not work. */
+export interface Written {
+  told: string;
+  careful: string;
+}
+
+type Log = Pick<vscode.LogOutputChannel, 'info' | 'error'>;
 
 /** The command: for the folder of the window, told in notifications. */
-export async function installHook(): Promise<void> {
+export async function installHook(log: vscode.LogOutputChannel): Promise<void> {
   const folders = vscode.workspace.workspaceFolders ?? [];
   const folder = folders.length > 1 ? await vscode.window.showWorkspaceFolderPick() : folders[0];
   if (folder?.uri.scheme !== 'file') {
@@ -18,12 +28,22 @@ export async function installHook(): Promise<void> {
     return;
   }
   try {
-    const told = await writeHooks(folder, askInModal);
-    if (told !== undefined) void vscode.window.showInformationMessage(told);
+    const written = await writeHooks(folder, askInModal, log);
+    if (written !== undefined) await tell(written, log);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    void vscode.window.showErrorMessage(`The hooks were not written. ${why}`);
+    showOutputIf(await vscode.window.showErrorMessage(`The hooks were not written. ${why}`, SHOW_OUTPUT), log);
   }
+}
+
+/** A notification without a button is one line, and what does not fit is cut off. */
+async function tell({ told, careful }: Written, log: vscode.LogOutputChannel): Promise<void> {
+  if (careful === '') void vscode.window.showInformationMessage(told);
+  else showOutputIf(await vscode.window.showWarningMessage(`${told} ${careful}`, SHOW_OUTPUT), log);
+}
+
+function showOutputIf(choice: string | undefined, log: vscode.LogOutputChannel): void {
+  if (choice === SHOW_OUTPUT) log.show();
 }
 
 type Ask = (question: string, detail: string) => Promise<boolean>;
@@ -35,20 +55,32 @@ async function askInModal(question: string, detail: string): Promise<boolean> {
 /**
  * Shows the hooks, asks, and writes them into the folder, beside what is there. Gives what turnguard says of it;
  * undefined: they were not wanted. Rejects, with words, where turnguard is not found or does not change what is there.
+ *
+ * The hooks run `turnguard` by its name, as others who open the folder have it elsewhere; where PATH does not give the
+ * one that was found, they run that one by its path.
  */
-export async function writeHooks(folder: vscode.WorkspaceFolder, ask: Ask): Promise<string | undefined> {
+export async function writeHooks(folder: vscode.WorkspaceFolder, ask: Ask, log: Log): Promise<Written | undefined> {
   const program = await findProgram();
-  const args = ['hook', 'install', 'vscode', '--project', folder.uri.fsPath];
-  const { stdout, stderr } = await run(program, args);
+  const byName = await isByName(program, process.env.PATH ?? '');
+  const args = ['hook', 'install', 'vscode', '--project', folder.uri.fsPath, ...(byName ? [] : ['--absolute'])];
+  const { stdout, lines } = await run(program, args, log);
   await show(stdout);
   const question = `Guard VS Code's own agent in ${folder.name}, with the hooks that are shown?`;
-  const where = stderr
-    .trim()
-    .replace(folder.uri.fsPath + sep, '')
-    .replace(/; --write .*$/, '.');
-  if (!(await ask(question, `${where} What is in that file already stays.`))) return undefined;
-  const written = await run(program, [...args, '--write']);
-  return (written.stdout + written.stderr).trim();
+  const where = shortened(lines.at(-1) ?? '', folder).replace(/; --write .*$/, '.');
+  const path = byName ? '' : 'They hold the path of the turnguard of this machine, so they work on no other.';
+  const detail = [where, 'What is in that file already stays.', path, carefulOf(lines)];
+  if (!(await ask(question, detail.filter(Boolean).join(' ')))) return undefined;
+  const written = await run(program, [...args, '--write'], log);
+  const [told = ''] = linesOf(written.stdout);
+  return { told: shortened(told, folder), careful: carefulOf(written.lines) };
+}
+
+function shortened(line: string, folder: vscode.WorkspaceFolder): string {
+  return line.replace(folder.uri.fsPath + sep, '');
+}
+
+function carefulOf(lines: readonly string[]): string {
+  return lines.find((line) => line.startsWith('Careful: ')) ?? '';
 }
 
 /** To read, not to edit: it is turnguard that writes it, beside what is in the file already. */
@@ -64,12 +96,35 @@ async function show(content: string): Promise<void> {
   }
 }
 
-/** What the program says; of one that fails, Node's words would only be how it was called. */
-async function run(program: string, args: string[]): Promise<{ stdout: string; stderr: string }> {
+/**
+ * What the program says, `lines` on stderr. Of one that fails the last line is the reason, and all of them are in the
+ * output; Node's words would only be how it was called.
+ */
+async function run(program: string, args: string[], log: Log): Promise<{ stdout: string; lines: string[] }> {
+  log.info(`running: ${[program, ...args].join(' ')}`);
   try {
-    return await promisify(execFile)(program, args);
+    const { stdout, stderr } = await promisify(execFile)(program, args);
+    for (const line of [...(args.includes('--write') ? linesOf(stdout) : []), ...linesOf(stderr)]) log.info(line);
+    return { stdout, lines: linesOf(stderr) };
   } catch (error) {
-    const { stderr = '', message } = error as Error & { stderr?: string };
-    throw new Error(stderr.trim() || message, { cause: error });
+    const failed = error as NodeJS.ErrnoException & { stderr?: string };
+    const lines = linesOf(failed.stderr ?? '');
+    for (const line of lines) log.error(line);
+    throw new Error(lines.at(-1) ?? whyFailed(program, failed), { cause: error });
   }
+}
+
+/** `code` is the exit code of a program that ran, and a word where it did not. */
+function whyFailed(program: string, error: NodeJS.ErrnoException): string {
+  const code: unknown = error.code;
+  return typeof code === 'string'
+    ? `${new NotStarted(program, error).message}.`
+    : `It ended with code ${String(code)}.`;
+}
+
+function linesOf(text: string): string[] {
+  return text
+    .split('\n')
+    .map((line) => line.trim())
+    .filter(Boolean);
 }

@@ -21,6 +21,7 @@ export class Sessions {
   private readonly changed = new vscode.EventEmitter<void>();
   readonly onDidChange = this.changed.event;
   private latest = '';
+  private isGuarded = true;
 
   constructor(private readonly controls: Controls) {
     controls.onChange = () => this.changed.fire();
@@ -73,12 +74,25 @@ export class Sessions {
     this.changed.fire();
   }
 
+  /** Whether the guard answers, as far as is known. */
+  guarded(isGuarded: boolean): void {
+    if (isGuarded === this.isGuarded) return;
+    this.isGuarded = isGuarded;
+    this.changed.fire();
+  }
+
   status(id: string): SessionStatus | undefined {
     return this.statuses.get(id);
   }
 
   phase(status: SessionStatus): Phase {
-    return phaseOf(status, this.controls.isHalted(status.sessionId), this.finding(status));
+    const { sessionId } = status;
+    const turn = {
+      isHalted: this.controls.isHalted(sessionId),
+      goesOn: this.controls.goesOn(sessionId),
+      isGuarded: this.isGuarded,
+    };
+    return phaseOf(status, turn, this.finding(status));
   }
 
   /** The newest first. */

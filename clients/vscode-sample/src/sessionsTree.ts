@@ -5,6 +5,7 @@ import {
   capInWords,
   evidence,
   isOfCap,
+  isSetIn,
   label,
   propertyOf,
   sessionInWords,
@@ -71,10 +72,13 @@ export class SessionsTree implements vscode.TreeDataProvider<Node>, vscode.Dispo
     const status = this.sessions.status(sessionId);
     if (status === undefined) return [];
     const { overrides, cap } = status;
+    const session = this.sessions.get(sessionId);
     const finding = this.sessions.finding(status);
-    const repeated = this.sessions.get(sessionId)?.trail.mostRepeated(finding?.tool);
+    const repeated = session?.trail.mostRepeated(finding?.tool);
+    const isItsOwn = isSetIn(session?.options.settings, finding?.setting ?? '');
+    const setBy = isItsOwn ? `the ${session?.options.agentId ?? sessionId} agent` : undefined;
     return [
-      ...(finding === undefined ? [] : evidence(finding, repeated)),
+      ...(finding === undefined ? [] : evidence(finding, repeated, setBy)),
       ...(finding === undefined || overrides.length > 0 ? [capInWords(cap)] : []),
       ...overrides.map(({ action, calls }) => ({
         label: OVERRIDES[action],
@@ -108,6 +112,8 @@ const ICONS: Record<Phase, vscode.ThemeIcon> = {
   halted: new vscode.ThemeIcon('stop-circle', new vscode.ThemeColor('list.errorForeground')),
   running: new vscode.ThemeIcon('sync~spin'),
   repeats: new vscode.ThemeIcon('warning', new vscode.ThemeColor('list.warningForeground')),
+  waiting: new vscode.ThemeIcon('sync~spin'),
+  unguarded: new vscode.ThemeIcon('warning', new vscode.ThemeColor('list.warningForeground')),
   stopped: new vscode.ThemeIcon('circle-slash'),
   idle: new vscode.ThemeIcon('shield'),
   disabled: new vscode.ThemeIcon('shield'),

@@ -1,7 +1,7 @@
 /** What is wrong with the guard and what to do about it: this extension's words for what the library reports. */
 
 import * as vscode from 'vscode';
-import { CONDITIONS, type GuardState, type NotLocated, type Unusable } from './guard';
+import { CONDITIONS, type GuardState, type NotLocated, type UnguardedCause, type Unusable } from './guard';
 import { notificationLevel } from './settings';
 
 /** As in the README, and in media/walkthrough/install.md. */
@@ -34,15 +34,35 @@ const CHOICES = {
 /** Tells it, each thing once until the guard is well again. */
 export class Trouble {
   private told = '';
+  private isFailed = false;
+  /** Takes back what is told for as long as it is true. */
+  private takeBack: (() => void) | undefined;
 
   state(state: GuardState): void {
+    // While a daemon is restarting calls run without it, too.
+    if (state.kind !== 'waiting' && state.kind !== 'starting') this.guardedAgain();
+    this.isFailed = state.kind === 'failed';
     if (state.kind === 'failed')
       this.tell(`turnguard is ${CONDITIONS.failed.word}, so agents run without it: ${state.why}`);
     if (state.kind === 'ready') this.told = '';
   }
 
-  unguarded(why: string): void {
-    this.tell(`Tool calls run without turnguard: ${why}.`);
+  unguarded(why: string, cause: UnguardedCause): void {
+    const message = `Tool calls run without turnguard: ${why}.`;
+    if (cause === 'refused') this.tell(message);
+    else if (!this.isFailed) this.tellWhileItLasts(message); // Else that is what was told.
+  }
+
+  guardedAgain(): void {
+    this.takeBack?.();
+    this.takeBack = undefined;
+  }
+
+  /** Of all notifications VS Code lets an extension take back only that of a progress, which is one line. */
+  private tellWhileItLasts(title: string): void {
+    if (this.takeBack !== undefined || notificationLevel() === 'off') return;
+    const lasts = new Promise<void>((resolve) => (this.takeBack = resolve));
+    void vscode.window.withProgress({ location: vscode.ProgressLocation.Notification, title }, () => lasts);
   }
 
   private tell(message: string): void {

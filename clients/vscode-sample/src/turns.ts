@@ -80,7 +80,7 @@ export class Turns {
       return Promise.resolve({ action: 'stop' });
     }
     const halt = this.controls.halt(session, verdict);
-    askAboutHalt(session.id, halt);
+    askAboutHalt(session.id, halt, this.controls);
     agent.halted?.(halt, message);
     return halt.decided;
   }

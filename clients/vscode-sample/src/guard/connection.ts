@@ -1,7 +1,9 @@
 /** One running daemon: its process, and typed requests over its stdin and stdout. */
 
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
+import { basename } from 'node:path';
 import { createInterface } from 'node:readline';
 import {
   createMessageConnection,
@@ -11,11 +13,16 @@ import {
   StreamMessageWriter,
 } from 'vscode-jsonrpc/node';
 import type { MessageConnection } from 'vscode-jsonrpc/node';
+import { shown } from './names.js';
 import { PROTOCOL_VERSION, type Methods, type Notifications, type Settings } from './protocol.js';
 
 /** How long a daemon may take to answer `initialize`, and to end when it is asked to. */
 const START_MS = 10_000;
 const END_MS = 2_000;
+/** How long its last words are waited for once it has ended: who it started may keep its stderr open. */
+const LAST_WORDS_MS = 200;
+/** Characters of them. */
+const MAX_LAST_WORDS = 200;
 
 /** What the daemon tells unasked. `message` is for the person, `log` for who reads logs. */
 export interface Listener {
@@ -27,16 +34,19 @@ export interface Listener {
 
 /** A program that is no use however often it is started: `spoken` is its version of the protocol; undefined: it has none. */
 export class Unusable extends Error {
-  constructor(
-    readonly program: string,
-    readonly version: string,
-    readonly spoken: number | undefined,
-  ) {
+  readonly program: string;
+  readonly version: string;
+  readonly spoken: number | undefined;
+
+  constructor(program: string, version: string, spoken: number | undefined) {
     super(
       spoken === undefined
         ? `${program} is not turnguard`
         : `${program} is turnguard ${version} and speaks protocol ${spoken}, not ${PROTOCOL_VERSION}`,
     );
+    this.program = program;
+    this.version = version;
+    this.spoken = spoken;
   }
 
   /** Whether the program is to be updated, and not we. */
@@ -45,8 +55,34 @@ export class Unusable extends Error {
   }
 }
 
+/** A program that the operating system does not start. */
+export class NotStarted extends Error {
+  constructor(program: string, { code = '' }: NodeJS.ErrnoException) {
+    super(whyNotStarted(program, code));
+  }
+}
+
+/** A program with a path is there and is "not found" all the same when the interpreter in its first line is missing. */
+function whyNotStarted(program: string, code: string): string {
+  const isPath = basename(program) !== program;
+  if (code === 'ENOENT' && !isPath) return `${program} was not found on PATH`;
+  if (code === 'ENOENT' && existsSync(program))
+    return `${program} cannot be started: what its first line names is gone`;
+  if (code === 'ENOENT') return `${program} was not found`;
+  if (code === 'EACCES') return `${program} may not be executed`;
+  return `${program} could not be started (${code})`;
+}
+
 /** The daemon ended before it answered. */
-export class Ended extends Error {}
+export class Ended extends Error {
+  /** What it wrote to stderr last. */
+  readonly lastWords: string;
+
+  constructor(message: string, lastWords: string) {
+    super(message);
+    this.lastWords = lastWords;
+  }
+}
 
 interface InitializeResult {
   serverInfo?: { name?: string; version?: string };
@@ -57,17 +93,37 @@ export class Connection {
   /** Resolves when the process is gone, with words for why. */
   readonly ended: Promise<string>;
   version = '';
+  /** What it wrote to stderr last; all of it when it has ended. */
+  lastWords = '';
+  private readonly process: ChildProcessWithoutNullStreams;
+  private readonly rpc: MessageConnection;
+  private notStarted: NotStarted | undefined;
 
-  private constructor(
-    private readonly process: ChildProcess,
-    private readonly rpc: MessageConnection,
-    listener: Listener,
-  ) {
+  private constructor(program: string, process: ChildProcessWithoutNullStreams, listener: Listener) {
+    this.process = process;
+    const rpc = createMessageConnection(
+      new StreamMessageReader(process.stdout),
+      new StreamMessageWriter(process.stdin),
+    );
+    this.rpc = rpc;
+    const stderr = createInterface({ input: process.stderr });
+    stderr.on('line', (line) => {
+      if (line.trim() !== '') this.lastWords = shown(line.trim(), MAX_LAST_WORDS);
+      listener.log?.(line);
+    });
     this.ended = new Promise((resolve) => {
-      process.once('exit', (code, signal) =>
-        resolve(signal === null ? `ended with code ${code ?? 0}` : `ended by ${signal}`),
-      );
-      process.once('error', (error) => resolve(error.message));
+      process.once('exit', (code, signal) => {
+        const reason = signal === null ? `ended with code ${code ?? 0}` : `ended by ${signal}`;
+        const timer = setTimeout(resolve, LAST_WORDS_MS, reason);
+        process.once('close', () => {
+          clearTimeout(timer);
+          resolve(reason);
+        });
+      });
+      process.once('error', (error) => {
+        this.notStarted = new NotStarted(program, error);
+        resolve('was not started');
+      });
     });
     void this.ended.then(() => rpc.dispose());
     rpc.onError(([error]) => listener.log?.(`connection: ${error.message}`));
@@ -99,9 +155,7 @@ export class Connection {
     const child = spawn(program, args, { cwd: homedir(), stdio: 'pipe', windowsHide: true });
     // Writing to a process that is gone is no news: `ended` says so.
     child.stdin.on('error', () => undefined);
-    createInterface({ input: child.stderr }).on('line', (line) => listener.log?.(line));
-    const rpc = createMessageConnection(new StreamMessageReader(child.stdout), new StreamMessageWriter(child.stdin));
-    const connection = new Connection(child, rpc, listener);
+    const connection = new Connection(program, child, listener);
     const kill = () => connection.kill();
     signal.addEventListener('abort', kill);
     try {
@@ -123,7 +177,7 @@ export class Connection {
       this.version = answer.serverInfo?.version ?? 'of an unknown version';
       const spoken = answer.capabilities?.experimental?.turnguard?.protocolVersion;
       if (spoken !== PROTOCOL_VERSION) throw new Unusable(program, this.version, spoken);
-      await this.rpc.sendNotification('initialized', {});
+      await this.notify('initialized', {});
     } finally {
       cancel();
     }
@@ -139,13 +193,29 @@ export class Connection {
       return await this.rpc.sendRequest<T>(method, params);
     } catch (error) {
       if (error instanceof ResponseError && error.code !== ErrorCodes.PendingResponseRejected) throw error;
-      throw new Ended(`it ${await this.ended}`); // What could not be written could not be answered either.
+      throw await this.end(); // What could not be written could not be answered either.
     }
+  }
+
+  private async notify(method: string, params: unknown): Promise<void> {
+    try {
+      await this.rpc.sendNotification(method, params);
+    } catch {
+      throw await this.end();
+    }
+  }
+
+  /** Why it ended, which is known a moment after it can no longer be written to. One that closed its stdin has to end. */
+  private async end(): Promise<Ended | NotStarted> {
+    const timer = setTimeout(() => this.kill(), END_MS);
+    const reason = await this.ended;
+    clearTimeout(timer);
+    return this.notStarted ?? new Ended(`it ${reason}`, this.lastWords);
   }
 
   /** The settings of the person, for every session; they take the place of those sent before. */
   configure(settings: Settings): Promise<void> {
-    return this.rpc.sendNotification('workspace/didChangeConfiguration', { settings: { turnguard: settings } });
+    return this.notify('workspace/didChangeConfiguration', { settings: { turnguard: settings } });
   }
 
   /** Ends the daemon as the protocol says, and by force when that takes too long. */

@@ -21,6 +21,8 @@ interface Running {
   session: Session;
   abort: AbortController;
   halt?: Halt | undefined;
+  /** The person wants it to end. */
+  isStopping: boolean;
 }
 
 export class Controls {
@@ -33,8 +35,12 @@ export class Controls {
   /** A turn begins; `signal` is aborted when the person stops it. */
   begin(session: Session): AbortController {
     const abort = new AbortController();
-    this.running.set(session.id, { session, abort });
-    abort.signal.addEventListener('abort', () => this.answer(session.id, { action: 'stop' }));
+    const running: Running = { session, abort, isStopping: false };
+    this.running.set(session.id, running);
+    abort.signal.addEventListener('abort', () => {
+      running.isStopping = true;
+      this.answer(session.id, { action: 'stop' });
+    });
     return abort;
   }
 
@@ -45,6 +51,12 @@ export class Controls {
 
   isRunning(sessionId: string): boolean {
     return this.running.has(sessionId);
+  }
+
+  /** Whether a turn of the session runs that is to go on: it is neither halted nor about to end. */
+  goesOn(sessionId: string): boolean {
+    const running = this.running.get(sessionId);
+    return running !== undefined && running.halt === undefined && !running.isStopping;
   }
 
   /** Whether a halt of the session waits for an answer; with `id`, whether that one does. */
@@ -75,6 +87,7 @@ export class Controls {
       answer: (decision) => {
         if (running.halt !== halt) return false;
         running.halt = undefined;
+        running.isStopping ||= decision.action === 'stop';
         resolve(decision);
         this.onChange();
         return true;
@@ -90,8 +103,11 @@ export class Controls {
     return this.running.get(sessionId)?.halt?.answer(decision) ?? false;
   }
 
-  stop(sessionId: string): void {
+  /** Ends the turn that runs, halted or not; false if none does. */
+  stop(sessionId: string): boolean {
+    if (!this.isRunning(sessionId)) return false;
     if (!this.answer(sessionId, { action: 'stop' })) this.running.get(sessionId)?.abort.abort();
+    return true;
   }
 
   continueOnce(sessionId: string): void {

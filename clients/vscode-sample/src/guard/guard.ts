@@ -7,7 +7,7 @@
  */
 
 import { setTimeout as pause } from 'node:timers/promises';
-import { Connection, Ended, Unusable, type Listener } from './connection.js';
+import { Connection, Ended, NotStarted, Unusable, type Listener } from './connection.js';
 import type { Methods, Settings } from './protocol.js';
 
 /** docs/protocol.md: if a verdict does not come within 250 ms, let the batch run and tell the person once. */
@@ -33,6 +33,9 @@ export type GuardState =
   | { kind: 'waiting'; why: string; pauseMs: number }
   | { kind: 'failed'; why: string };
 
+/** `silent`: there is no daemon, or it does not answer; that may pass by itself. `refused`: it answered with an error. */
+export type UnguardedCause = 'silent' | 'refused';
+
 export interface GuardOptions extends Listener {
   /** The command line of the daemon, found anew for each start. A rejection is final until `restart`. */
   command(): Promise<readonly string[]>;
@@ -40,8 +43,9 @@ export interface GuardOptions extends Listener {
   state?(state: GuardState): void;
   /** What to say of a program that is no use, and what to do about it; else its own words are taken. */
   unusable?(error: Unusable): string;
-  /** Calls run without the guard, and why. Said once. */
-  unguarded?(why: string): void;
+  /** Calls run without the guard, and why. Said once, until `guardedAgain`. */
+  unguarded?(why: string, cause: UnguardedCause): void;
+  /** There was an answer again. */
   guardedAgain?(): void;
   /** How long a verdict is waited for. */
   patienceMs?: number;
@@ -51,6 +55,7 @@ export interface GuardOptions extends Listener {
 }
 
 export class Guard {
+  readonly options: GuardOptions;
   state: GuardState = { kind: 'stopped' };
   /** The daemon that answers now. */
   connection: Connection | undefined;
@@ -62,7 +67,12 @@ export class Guard {
   private late = 0;
   private toldUnguarded = false;
 
-  constructor(readonly options: GuardOptions) {}
+  /** What the daemon that ended last wrote to stderr last. */
+  private lastWords = '';
+
+  constructor(options: GuardOptions) {
+    this.options = options;
+  }
 
   /** Returns at once; `ready` waits. */
   start(): void {
@@ -103,9 +113,11 @@ export class Guard {
     await running?.done;
   }
 
-  /** Sends the settings anew, after a change of them. */
+  /** Sends the settings anew, after a change of them. A daemon that is ending needs none: the next one gets them. */
   async configure(): Promise<void> {
-    await this.connection?.configure(this.options.settings());
+    await this.connection?.configure(this.options.settings()).catch((error: unknown) => {
+      if (!(error instanceof Ended)) throw error;
+    });
   }
 
   /**
@@ -119,7 +131,7 @@ export class Guard {
   ): Promise<Methods[M]['result'] | undefined> {
     const connection = this.connection;
     if (connection === undefined) {
-      this.withoutAnswer(whyNot(this.state));
+      this.withoutAnswer(whyNot(this.state), 'silent');
       return undefined;
     }
     const answer = this.answerOf(connection, method, params);
@@ -127,7 +139,7 @@ export class Guard {
     if (result === NONE) {
       this.late += 1;
       void answer.catch(() => undefined).then(() => (this.late -= 1));
-      this.withoutAnswer('it does not answer');
+      this.withoutAnswer('it does not answer', 'silent');
       return undefined;
     }
     if (this.toldUnguarded) {
@@ -138,10 +150,10 @@ export class Guard {
   }
 
   /** Says that calls run without the guard, unless that was said since the last answer. */
-  withoutAnswer(reason: string): void {
+  withoutAnswer(reason: string, cause: UnguardedCause): void {
     if (this.toldUnguarded) return;
     this.toldUnguarded = true;
-    this.options.unguarded?.(reason);
+    this.options.unguarded?.(reason, cause);
   }
 
   /** The answer, whenever it comes; `NONE` if the daemon ends first, which one that hangs is made to. */
@@ -174,7 +186,8 @@ export class Guard {
       } catch (error) {
         reason = error instanceof Error ? error.message : String(error);
         if (error instanceof Unusable) reason = this.options.unusable?.(error) ?? reason;
-        if (!signal.aborted && (error instanceof Unusable || error instanceof NotFound)) {
+        if (error instanceof Ended) this.lastWords = error.lastWords;
+        if (!signal.aborted && FINAL.some((kind) => error instanceof kind)) {
           this.become({ kind: 'failed', why: reason });
           return;
         }
@@ -182,7 +195,8 @@ export class Guard {
       if (signal.aborted) break;
       ends = Date.now() - begun > STEADY_MS ? 1 : ends + 1;
       if (ends >= GIVE_UP_AFTER) {
-        this.become({ kind: 'failed', why: `${reason}, ${ends} times in a row` });
+        const words = this.lastWords === '' ? '' : `. Its last words: ${this.lastWords}`;
+        this.become({ kind: 'failed', why: `${reason}, ${ends} times in a row${words}` });
         return;
       }
       const pauseMs = Math.min((this.options.firstPauseMs ?? FIRST_PAUSE_MS) * 2 ** (ends - 1), LONGEST_PAUSE_MS);
@@ -195,6 +209,7 @@ export class Guard {
   /** From the start of a daemon to its end; says why it ended. */
   private async runOnce(signal: AbortSignal): Promise<string> {
     this.become({ kind: 'starting' });
+    this.lastWords = '';
     const command = await this.options.command().catch((error: unknown) => {
       throw new NotFound(error instanceof Error ? error.message : String(error));
     });
@@ -206,6 +221,7 @@ export class Guard {
     this.become({ kind: 'ready', version: connection.version });
     const reason = await connection.ended;
     this.connection = undefined;
+    this.lastWords = connection.lastWords;
     this.options.log?.(`the daemon ${reason}`);
     return `it ${reason}`;
   }
@@ -229,6 +245,9 @@ async function within<T>(answer: Promise<T>, ms: number): Promise<T | typeof NON
 }
 
 class NotFound extends Error {}
+
+/** What the next start would meet again. */
+const FINAL = [NotFound, NotStarted, Unusable];
 
 function whyNot(state: GuardState): string {
   switch (state.kind) {

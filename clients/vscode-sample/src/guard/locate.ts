@@ -21,12 +21,14 @@ export interface Places {
 
 /** Why there is no program: the one that was named is in a workspace that is not trusted, or is none; or none was found. */
 export class NotLocated extends Error {
-  constructor(
-    readonly why: 'untrusted' | 'noProgram' | 'nowhere',
-    /** What was named. */
-    readonly program = '',
-  ) {
+  readonly why: 'untrusted' | 'noProgram' | 'nowhere';
+  /** What was named. */
+  readonly program: string;
+
+  constructor(why: NotLocated['why'], program = '') {
     super(WHY[why](program));
+    this.why = why;
+    this.program = program;
   }
 }
 
@@ -49,18 +51,27 @@ export async function locate(places: Places): Promise<string> {
   throw new NotLocated('nowhere');
 }
 
+/** Whether it is this program that a shell with that PATH starts as `turnguard`. */
+export async function isByName(program: string, pathVariable: string): Promise<boolean> {
+  for (const found of onPath(pathVariable))
+    if (await isProgram(found)) return (await real(found)) === (await real(program));
+  return false;
+}
+
+const NAME = process.platform === 'win32' ? 'turnguard.exe' : 'turnguard';
+
 function candidates(places: Places): string[] {
-  const name = process.platform === 'win32' ? 'turnguard.exe' : 'turnguard';
   // Which interpreter is selected can be a workspace's doing.
   const interpreter = places.isTrusted ? places.interpreter : undefined;
   const beside =
-    interpreter === undefined ? [] : [join(dirname(interpreter), name), join(dirname(interpreter), 'Scripts', name)];
+    interpreter === undefined ? [] : [join(dirname(interpreter), NAME), join(dirname(interpreter), 'Scripts', NAME)];
+  return [...beside, ...onPath(places.pathVariable)];
+}
+
+function onPath(pathVariable: string): string[] {
   // A relative entry of PATH means whatever directory one happens to be in.
-  const onPath = places.pathVariable
-    .split(delimiter)
-    .filter(isAbsolute)
-    .map((directory) => join(directory, name));
-  return [...beside, ...onPath];
+  const directories = pathVariable.split(delimiter).filter(isAbsolute);
+  return directories.map((directory) => join(directory, NAME));
 }
 
 /** Until the workspace is trusted, not what lies in it, nor what a link in it leads to, by whatever name either goes. */

@@ -9,6 +9,7 @@ import type { Event, Result, Verdict } from './protocol.js';
 import type { Session } from './session.js';
 
 export interface ToolCall {
+  /** New in the turn; another turn may have it again. */
   id: string;
   name: string;
   args: unknown;
@@ -36,11 +37,11 @@ export interface ModelRequest {
 
 /** What a tool that fails may throw, to say how; `errorType` is one of those that docs/protocol.md names. */
 export class ToolError extends Error {
-  constructor(
-    message: string,
-    readonly errorType: string,
-  ) {
+  readonly errorType: string;
+
+  constructor(message: string, errorType: string) {
     super(message);
+    this.errorType = errorType;
   }
 }
 
@@ -78,13 +79,16 @@ export async function runTurn(session: Session, agent: Agent, turnId: string, si
 }
 
 class Turn {
+  private readonly session: Session;
+  private readonly agent: Agent;
+  private readonly signal: AbortSignal;
   private notes: string[] = [];
 
-  constructor(
-    private readonly session: Session,
-    private readonly agent: Agent,
-    private readonly signal: AbortSignal,
-  ) {}
+  constructor(session: Session, agent: Agent, signal: AbortSignal) {
+    this.session = session;
+    this.agent = agent;
+    this.signal = signal;
+  }
 
   async play(turnId: string): Promise<Outcome> {
     this.session.trail.begin();

@@ -1,8 +1,8 @@
 /** Names of tools and sessions, as the person sees them. */
 
 /** A name that a model made up: without what could break out of its line, or turn it around. */
-export function shown(name: string): string {
-  return name.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, '').slice(0, 80);
+export function shown(name: string, maxLength = 80): string {
+  return name.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, '').slice(0, maxLength);
 }
 
 const MAX_LABEL = 24;

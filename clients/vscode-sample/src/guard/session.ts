@@ -1,6 +1,13 @@
-/** One conversation with an agent, for as long as the person has it: a daemon that was restarted is told of it again. */
+/**
+ * One conversation with an agent, for as long as the person has it: a daemon that was restarted is told of it again.
+ *
+ * To the daemon the id of a call is new in the whole session, and a call that was answered is not admitted again. The
+ * ids of a model that begins anew in each turn are new in the turn only, so each turn puts a mark of its own before
+ * them. Nothing that the daemon answers has ids of calls in it: admitted calls are told by their places in the batch.
+ */
 
-import type { Connection } from './connection.js';
+import { randomUUID } from 'node:crypto';
+import { Ended, type Connection } from './connection.js';
 import type { Guard } from './guard.js';
 import type { Event, NextStep, OpenSession, Override, Verdict } from './protocol.js';
 import { Trail } from './trail.js';
@@ -12,17 +19,21 @@ export interface SessionOptions extends OpenSession {
 }
 
 export class Session {
+  readonly options: SessionOptions;
   readonly trail = new Trail();
   turnId: string | undefined;
+  private readonly guard: Guard;
+  /** What stands before the ids of the turn at hand. */
+  private mark = newMark();
   /** The daemon that knows of this session. */
   private openedAt: Connection | undefined;
   /** That daemon was not told of the turn that runs. */
   private isLost = false;
 
-  constructor(
-    private readonly guard: Guard,
-    readonly options: SessionOptions,
-  ) {}
+  constructor(guard: Guard, options: SessionOptions) {
+    this.guard = guard;
+    this.options = options;
+  }
 
   get id(): string {
     return this.options.sessionId;
@@ -43,7 +54,8 @@ export class Session {
     const told: Event[] =
       this.isLost && started === undefined ? [{ type: 'turnStarted', turnId: this.turnId ?? null }, ...events] : events;
     this.isLost = false;
-    return this.orNothing(() => this.guard.ask('turnguard/record', { sessionId: this.id, events: told }));
+    const marked = told.map((event) => this.marked(event));
+    return this.orNothing(() => this.guard.ask('turnguard/record', { sessionId: this.id, events: marked }));
   }
 
   /** What the next model request may use. */
@@ -78,9 +90,19 @@ export class Session {
     this.trail.begin();
     connection.request('turnguard/openSession', this.options).then(
       (status) => this.guard.options.session?.(status),
-      (error: Error) => this.guard.withoutAnswer(error.message),
+      (error: Error) => this.guard.withoutAnswer(error.message, error instanceof Ended ? 'silent' : 'refused'),
     );
     return true;
+  }
+
+  /** The event with ids that are new in the session. */
+  private marked(event: Event): Event {
+    const withMark = <T extends { id?: string | null }>(each: T): T =>
+      each.id === undefined || each.id === null ? each : { ...each, id: `${this.mark}${each.id}` };
+    if (event.type === 'turnStarted') this.mark = newMark();
+    if (event.type === 'toolCalls') return { ...event, calls: event.calls.map(withMark) };
+    if (event.type === 'toolResults') return { ...event, results: event.results.map(withMark) };
+    return event.type === 'callRekeyed' ? withMark(event) : event;
   }
 
   /** An error of the daemon does not stop the agent either. */
@@ -89,10 +111,15 @@ export class Session {
       return await ask();
     } catch (error) {
       if ((error as { code?: number }).code === SESSION_NOT_FOUND) this.openedAt = undefined;
-      this.guard.withoutAnswer(error instanceof Error ? error.message : String(error));
+      this.guard.withoutAnswer(error instanceof Error ? error.message : String(error), 'refused');
       return undefined;
     }
   }
+}
+
+/** Random: another `Session` may have had the same conversation before. */
+function newMark(): string {
+  return `${randomUUID().slice(0, 8)}-`;
 }
 
 function callsOf(event: Event): { name: string; args: unknown }[] {

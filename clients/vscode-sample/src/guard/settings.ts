@@ -35,6 +35,13 @@ export function propertyOf(name: string): string | undefined {
   return Object.keys(SETTING_NAMES).find((property) => SETTING_NAMES[property] === name);
 }
 
+/** Whether these settings have a value for a setting, by the daemon's name for it. */
+export function isSetIn(settings: Settings | null | undefined, name: string): boolean {
+  let at: unknown = settings;
+  for (const section of name.split('.')) at = (at as Record<string, unknown> | null | undefined)?.[section];
+  return at !== undefined && at !== null;
+}
+
 function put(settings: object, name: string, value: unknown): void {
   if (value === undefined || value === null) return;
   const path = name.split('.');

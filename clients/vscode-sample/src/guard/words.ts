@@ -32,12 +32,27 @@ export interface Words {
   severity: Severity;
 }
 
-/** How a session is for the person: `halted` waits for an answer, `stopped` had one, `repeats` runs and was warned. */
-export type Phase = 'halted' | 'running' | 'repeats' | 'stopped' | 'idle' | 'disabled';
+/**
+ * How a session is for the person: `halted` waits for an answer, `stopped` had one, `repeats` runs and was warned;
+ * `waiting` goes on, and the guard has not heard of that yet; `unguarded` goes on without it.
+ */
+export type Phase = 'halted' | 'running' | 'repeats' | 'waiting' | 'unguarded' | 'stopped' | 'idle' | 'disabled';
+
+/** How the turn is, which a daemon that is late does not know. */
+export interface TurnNow {
+  /** It waits for the person. */
+  isHalted: boolean;
+  /** It runs, and is to go on. */
+  goesOn: boolean;
+  /** The guard answers. */
+  isGuarded: boolean;
+}
 
 /** `finding`: of the turn at hand. */
-export function phaseOf({ state }: SessionStatus, isHalted: boolean, finding: Finding | undefined): Phase {
-  if (isHalted) return 'halted';
+export function phaseOf({ state }: SessionStatus, turn: TurnNow, finding: Finding | undefined): Phase {
+  if (turn.isHalted) return 'halted';
+  if (turn.goesOn && !turn.isGuarded) return 'unguarded';
+  if (turn.goesOn && state === 'halted') return 'waiting';
   if (state === 'running' && finding !== undefined) return 'repeats';
   return state === 'halted' ? 'stopped' : state;
 }
@@ -68,6 +83,8 @@ export function statusBar(
     };
   if (phase === 'stopped')
     return { text: `$(shield) ${used} stopped`, spoken: `the turn was stopped at ${used} calls`, severity: 'none' };
+  if (phase === 'waiting')
+    return { text: `$(shield) ${used} waiting`, spoken: `the turn goes on after ${used} calls`, severity: 'none' };
   if (phase === 'repeats')
     return { text: `$(shield) ${used} repeats`, spoken: `the turn repeats itself, ${used} calls`, severity: 'warning' };
   return { text: `$(shield) ${used}`, spoken: `${used} tool calls`, severity: 'none' };

@@ -19,6 +19,7 @@ const looping = {
       progress.report(new vscode.LanguageModelTextPart('I saw nothing.'));
       return;
     }
+    // So the ids of one turn come again in the next, as with a model that begins anew in each.
     const step = messages.length;
     progress.report(new vscode.LanguageModelTextPart('I look again. '));
     progress.report(new vscode.LanguageModelToolCallPart(`same-${step}`, 'fake_look', { at: 'here' }));

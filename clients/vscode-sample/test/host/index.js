@@ -150,8 +150,11 @@ test('@guarded, in the chat: halted at the cap, decided there, and one session f
     assert.ok(api.controls.isHalted(id), 'a button of a halt that was decided does nothing');
     await run('stop', { sessionId: id });
     await until(() => !running(id), 'its end');
+    // The model gives its calls the ids that it gave them before, and they run all the same.
+    const before = looks();
     void ask('@guarded look again');
     await halted(id);
+    assert.equal(looks() - before, 4);
     assert.equal(api.sessions.status(id).turnId, '2');
     assert.equal(chats().length, 1);
     await run('stop', { sessionId: id });
@@ -177,12 +180,49 @@ test('without notifications a halted turn ends', async () => {
   });
 });
 
-test('the demo halts, and is stopped from the palette', async () => {
-  const demo = run('runDemo');
-  await halted('demo');
-  await run('stop');
-  await demo;
-  assert.equal(running('demo'), false);
+test('the demo halts, and is stopped from the palette; again and again', async () => {
+  for (const turn of ['1', '2']) {
+    const demo = run('runDemo');
+    await halted('demo');
+    // What the daemon tells of a session comes after its verdict.
+    const { totals } = await until(() => {
+      const status = api.sessions.status('demo');
+      return status?.turnId === turn && status.state === 'halted' && status;
+    }, `turn ${turn} is shown as halted`);
+    assert.equal(totals.toolCalls, 6);
+    await run('stop');
+    await demo;
+    assert.equal(running('demo'), false);
+  }
+});
+
+test('Stop of a halt that was decided stops the turn all the same', async () => {
+  const { outcome } = await startLooping('stopped-late', 2);
+  const { id: haltId } = await until(() => api.controls.haltOf('stopped-late'), 'it is halted');
+  await run('raiseCap', { sessionId: 'stopped-late' });
+  await run('stop', { sessionId: 'stopped-late', haltId });
+  assert.notEqual(await outcome, 'completed');
+});
+
+test('a turn that goes on while the guard is silent is shown as that', async () => {
+  const { connection } = api.daemon.guard;
+  const { outcome } = await startLooping('goes-on', 2);
+  await halted('goes-on');
+  await until(() => api.sessions.status('goes-on')?.state === 'halted', 'it is shown as halted');
+  const phase = () => api.sessions.phase(api.sessions.status('goes-on'));
+  process.kill(connection.pid, 'SIGSTOP');
+  try {
+    const before = looks();
+    await run('continueOnce', { sessionId: 'goes-on' });
+    assert.equal(phase(), 'waiting');
+    await until(() => looks() > before, 'its calls run');
+    assert.equal(phase(), 'unguarded');
+  } finally {
+    process.kill(connection.pid, 'SIGCONT');
+  }
+  await halted('goes-on');
+  await run('stop', { sessionId: 'goes-on' });
+  assert.equal(await outcome, 'stopped');
 });
 
 test('the status tool answers a model', async () => {
@@ -247,12 +287,13 @@ test('hooks of VS Code are shown, and written only when that is confirmed, besid
   const file = join(folder.uri.fsPath, '.github/hooks/turnguard.json');
   const content = () => readFile(file, 'utf8').catch(() => undefined);
   const asked = [];
+  const write = (isWanted) => api.writeHooks(folder, answer(isWanted), api.log);
   const answer = (isWanted) => (question, detail) => {
     asked.push({ question, detail, shown: vscode.window.activeTextEditor?.document.getText() });
     return Promise.resolve(isWanted);
   };
 
-  assert.equal(await api.writeHooks(folder, answer(false)), undefined);
+  assert.equal(await write(false), undefined);
   assert.equal(await content(), undefined, 'nothing is written unasked');
   assert.match(asked[0].detail, / \.github\/hooks\/turnguard\.json\. What is in that file already stays\.$/);
   const { hooks: shown } = JSON.parse(asked[0].shown);
@@ -261,14 +302,14 @@ test('hooks of VS Code are shown, and written only when that is confirmed, besid
   const own = { type: 'command', command: 'own-check' };
   await mkdir(join(file, '..'), { recursive: true });
   await writeFile(file, JSON.stringify({ version: 7, hooks: { PreToolUse: [own], SessionStart: [own] } }));
-  assert.match(await api.writeHooks(folder, answer(true)), /turnguard\.json/);
+  assert.match((await write(true)).told, /^Written to \.github\/hooks\/turnguard\.json\./);
   const { version, hooks } = JSON.parse(await content());
   assert.equal(version, 7);
   assert.deepEqual(hooks.SessionStart, [own]);
   assert.deepEqual(hooks.PreToolUse, [own, ...shown.PreToolUse]);
 
   await writeFile(file, '{ "hooks": ');
-  await assert.rejects(api.writeHooks(folder, answer(true)), /turnguard\.json is not plain JSON, so it is not changed/);
+  await assert.rejects(write(true), /turnguard\.json is not plain JSON, so it is not changed/);
   assert.equal(await content(), '{ "hooks": ', 'what turnguard cannot read it does not change');
   assert.equal(asked.length, 3);
 });

@@ -37,7 +37,7 @@ test('a broken daemon', async (t) => {
     await editor.setForMachine({ 'turnguard.path': editor.broken('crash') });
     await workbench.says('turnguard: restarting', 'warning');
     await workbench.says('turnguard: not running', 'error');
-    await workbench.toast('5 times in a row').waitFor();
+    await workbench.toast('5 times in a row. Its last words: something is broken').waitFor();
     await workbench.screenshot('crash-loop');
     await workbench.press(workbench.toast('5 times in a row'), 'Show Output');
     await page
@@ -76,6 +76,8 @@ test('a broken daemon', async (t) => {
       process.kill(pid, 'SIGCONT');
     }
     await workbench.says('halted');
+    // It answers again, so that is no longer true.
+    await workbench.toast('Tool calls run without turnguard').waitFor({ state: 'detached' });
     await workbench.run('turnguard: Stop');
     await workbench.says('stopped');
     await workbench.dismissAll();

@@ -25,7 +25,7 @@ test('a turn that repeats itself', async (t) => {
     await workbench.says('6/5 halted', 'error');
     await halt(6).waitFor();
     await session.filter({ hasText: '6/5 calls' }).waitFor();
-    for (const evidence of ['3× read_file', '1, 3, 5', 'model.maxToolCallsPerTurn'])
+    for (const evidence of ['3× read_file', '1, 3, 5', 'Set by the demo agent', 'turnguard.model.maxToolCallsPerTurn'])
       await rows.filter({ hasText: evidence }).first().waitFor();
     await page.locator('.activitybar .badge-content', { hasText: '1' }).first().waitFor();
     await workbench.screenshot('halted');
@@ -65,6 +65,22 @@ test('a turn that repeats itself', async (t) => {
     await workbench.says('stopped', 'none');
     await workbench.dismissAll();
     await workbench.screenshot('stopped');
+  });
+
+  await step('the demo again: it is halted as before', async () => {
+    await workbench.run('turnguard: Run a Demo Turn');
+    await workbench.hasSaid('2/5');
+    await workbench.says('6/5 halted', 'error');
+    await halt(6).waitFor();
+  });
+
+  await step('Stop on a notification of a turn that goes on', async () => {
+    await workbench.act(session, 'Raise Cap');
+    await workbench.hasSaid('8/10');
+    await workbench.press(halt(6), 'Stop');
+    // Where it was slow, the turn was halted again by then.
+    await session.filter({ hasText: /(idle|stopped) · \d+\/10 calls/ }).waitFor();
+    await workbench.dismissAll();
   });
 
   await step('the menu of the status bar', async () => {
@@ -134,5 +150,14 @@ test('a turn that repeats itself', async (t) => {
     await page.getByRole('checkbox', { name: 'Start the guard: Completed' }).waitFor();
     await page.getByRole('checkbox', { name: 'Ask @guarded: Not completed' }).waitFor();
     await workbench.screenshot('walkthrough');
+  });
+
+  await step('Open Settings opens those that turnguard.path is among', async () => {
+    await workbench.run('turnguard: Open Settings');
+    await page
+      .locator('.settings-editor [aria-label*="turnguard.path" i], .settings-editor [data-key="turnguard.path"]')
+      .first()
+      .waitFor();
+    await workbench.screenshot('settings');
   });
 });

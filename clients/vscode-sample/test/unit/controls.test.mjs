@@ -44,6 +44,24 @@ test('stop ends a halt, and else the turn', async () => {
   assert.equal(abort.signal.aborted, true);
 });
 
+test('a turn goes on from its answer to its end, unless the answer was stop', async () => {
+  const { controls, session, abort } = running();
+  assert.ok(controls.goesOn('s'));
+  const halt = controls.halt(session, verdict);
+  assert.ok(!controls.goesOn('s'));
+  halt.answer({ action: 'continueOnce' });
+  assert.ok(controls.goesOn('s'));
+  assert.equal(controls.stop('s'), true);
+  assert.ok(!controls.goesOn('s') && abort.signal.aborted);
+  controls.end(session);
+  assert.ok(!controls.goesOn('s'));
+  assert.equal(controls.stop('s'), false);
+  const next = running();
+  next.controls.halt(next.session, verdict);
+  next.controls.stop('s');
+  assert.ok(!next.controls.goesOn('s'));
+});
+
 test('a turn that is cancelled while it waits for an answer is stopped', async () => {
   const { controls, session, abort } = running();
   const halt = controls.halt(session, verdict);

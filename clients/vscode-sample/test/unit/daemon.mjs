@@ -17,12 +17,15 @@ export async function until(holds, what, ms = 30_000) {
 
 /** A guard that is ready, with everything that it told. */
 export async function guardOf(t, options = {}) {
-  const told = { states: [], unguarded: [], again: 0, log: [], sessions: [], messages: [], loops: [] };
+  const told = { states: [], unguarded: [], causes: [], again: 0, log: [], sessions: [], messages: [], loops: [] };
   const guard = new Guard({
     command: async () => [PROGRAM, 'serve'],
     settings: () => ({}),
     state: (state) => told.states.push(state),
-    unguarded: (why) => told.unguarded.push(why),
+    unguarded: (why, cause) => {
+      told.unguarded.push(why);
+      told.causes.push(cause);
+    },
     guardedAgain: () => (told.again += 1),
     log: (line) => told.log.push(line),
     session: (status) => told.sessions.push(status),
@@ -41,9 +44,8 @@ export async function guardOf(t, options = {}) {
 
 let sessions = 0;
 
-export function sessionOf(guard, settings = {}, workspaceSettings = {}) {
-  sessions += 1;
-  return new Session(guard, { sessionId: `s${sessions}`, agentId: 'test', settings, workspaceSettings });
+export function sessionOf(guard, settings = {}, workspaceSettings = {}, sessionId = `s${(sessions += 1)}`) {
+  return new Session(guard, { sessionId, agentId: 'test', settings, workspaceSettings });
 }
 
 /** An agent whose model answers with the given responses, one after the other, and then with words. */

@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { PATIENCE_MS, runTurn, STARTS_WITHIN_MS } from '../../dist/guard.js';
 import { agentOf, broken, call, guardOf, PROGRAM, sessionOf, until } from './daemon.mjs';
@@ -98,6 +101,7 @@ test('while there is no daemon calls run, at once, and it is said once', async (
   assert.deepEqual(seen.invoked, ['a', 'b']);
   assert.equal(told.unguarded.length, 1);
   assert.match(told.unguarded[0], /SIGKILL/);
+  assert.deepEqual(told.causes, ['silent']);
 });
 
 test('a daemon that does not answer costs a turn its patience, once; when it wakes up it has missed nothing', async (t) => {
@@ -151,6 +155,7 @@ test('an error of the daemon does not stop the agent, and its words are told', a
   assert.deepEqual(seen.invoked, ['a']);
   assert.equal(told.unguarded.length, 1);
   assert.match(told.unguarded[0], /maxConsecutiveTools/);
+  assert.deepEqual(told.causes, ['refused']);
 });
 
 test('another protocol version is refused, in the words of the host, and not tried again', async (t) => {
@@ -172,7 +177,7 @@ test('a program that is something else is refused', async (t) => {
 test('a daemon that crashes again and again is given up, after longer and longer pauses', async (t) => {
   const { guard, told } = await guardOf(t, { command: async () => [broken('crash')], firstPauseMs: 5 });
   const { why } = await until(() => guard.state.kind === 'failed' && guard.state, 'giving up');
-  assert.equal(why, 'it ended with code 3, 5 times in a row');
+  assert.equal(why, 'it ended with code 3, 5 times in a row. Its last words: something is broken');
   assert.deepEqual(
     told.states.filter(({ kind }) => kind === 'waiting').map(({ pauseMs }) => pauseMs),
     [5, 10, 20, 40],
@@ -184,6 +189,40 @@ test('a program that is not there fails with words for the person', async (t) =>
   const { guard } = await guardOf(t, { command: () => Promise.reject(new Error('turnguard was not found')) });
   await until(() => guard.state.kind === 'failed', 'failing');
   assert.equal(guard.state.why, 'turnguard was not found');
+});
+
+test('a program that cannot be started is no use again, and why is said in words', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'turnguard-'));
+  t.after(() => rm(directory, { recursive: true }));
+  const at = (name) => join(directory, name);
+  await writeFile(at('locked'), '');
+  await writeFile(at('orphan'), '#!/no/such/interpreter\n', { mode: 0o755 });
+  const reasons = {
+    'no-such-turnguard': 'no-such-turnguard was not found on PATH',
+    [at('gone')]: `${at('gone')} was not found`,
+    [at('locked')]: `${at('locked')} may not be executed`,
+    [at('orphan')]: `${at('orphan')} cannot be started: what its first line names is gone`,
+  };
+  for (const [program, reason] of Object.entries(reasons)) {
+    const { guard, told } = await guardOf(t, { command: async () => [program, 'serve'] });
+    await until(() => guard.state.kind === 'failed', `failing of ${program}`);
+    assert.equal(guard.state.why, reason);
+    assert.deepEqual(
+      told.states.map(({ kind }) => kind),
+      ['starting', 'failed'],
+    );
+    await guard.ask('turnguard/listSessions', {});
+    assert.deepEqual(told.unguarded, [reason]);
+  }
+});
+
+test('a daemon that ends before it is spoken to is told by its exit, not by the pipe that broke', async (t) => {
+  for (const name of ['closes-stdin', 'ends-after-initialize']) {
+    const { guard, told } = await guardOf(t, { command: async () => [broken(name)], firstPauseMs: 5 });
+    await until(() => guard.state.kind === 'failed', 'giving up');
+    for (const { why } of told.states.filter(({ kind }) => kind === 'waiting'))
+      assert.equal(why, 'it ended with code 4', name);
+  }
 });
 
 test('a daemon that is silent from the start is not waited for for ever', async (t) => {

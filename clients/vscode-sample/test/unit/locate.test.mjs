@@ -3,7 +3,7 @@ import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { homedir, tmpdir } from 'node:os';
 import { delimiter, join, relative } from 'node:path';
 import { test } from 'node:test';
-import { locate, NotLocated } from '../../dist/guard.js';
+import { isByName, locate, NotLocated } from '../../dist/guard.js';
 
 async function placesOf(t) {
   const root = await mkdtemp(join(tmpdir(), 'turnguard-'));
@@ -111,6 +111,19 @@ test('a relative entry of PATH is no place', async (t) => {
   const { program, places } = await placesOf(t);
   const pathVariable = relative(process.cwd(), join(await program('path', 'turnguard'), '..'));
   await assert.rejects(locate({ ...places, pathVariable }), { why: 'nowhere' });
+});
+
+test('whether PATH gives the program that was found', async (t) => {
+  const { root, program } = await placesOf(t);
+  const first = await program('first', 'turnguard');
+  const second = await program('second', 'turnguard');
+  await mkdir(join(root, 'links'));
+  await symlink(second, join(root, 'links', 'turnguard'));
+  const path = (...names) => ['', ...names].map((name) => (name === '' ? name : join(root, name))).join(delimiter);
+  assert.equal(await isByName(first, path('first', 'second')), true);
+  assert.equal(await isByName(second, path('first', 'second')), false);
+  assert.equal(await isByName(second, path('nowhere', 'links')), true);
+  assert.equal(await isByName(first, ''), false);
 });
 
 test('~ and ${workspaceFolder} stand for what they do elsewhere', async (t) => {

@@ -216,3 +216,36 @@ test('shadow: everything is told, and every call runs', async () => {
   assert.deepEqual(seen.invoked, ['a', 'b']);
   assert.equal(seen.told.length, 1);
 });
+
+test('ids are new in a turn, and may come again in the next: its calls run', async () => {
+  const session = sessionOf(guard);
+  for (const turn of ['t1', 't2', 't2']) {
+    const { agent, seen } = agentOf([{ calls: [call('a'), call('b')] }, { calls: [call('c')] }]);
+    assert.equal(await runTurn(session, agent, turn, quiet()), 'completed');
+    assert.deepEqual(seen.invoked, ['a', 'b', 'c']);
+    assert.deepEqual(
+      seen.requests.flatMap(({ answers }) => answers.map(({ call: { id }, kind }) => `${id} ${kind}`)),
+      ['a ran', 'b ran', 'c ran'],
+    );
+  }
+  const { agent, seen } = agentOf([{ calls: [call('a')] }]);
+  await runTurn(sessionOf(guard, {}, {}, session.id), agent, 't1', quiet());
+  assert.deepEqual(seen.invoked, ['a'], 'nor do those of a session that another window had');
+});
+
+test('an id that comes again in one turn is a replay, and does not run again', async () => {
+  const { agent, seen } = agentOf([{ calls: [call('a')] }, { calls: [call('a')] }]);
+  assert.equal(await runTurn(sessionOf(guard), agent, 't1', quiet()), 'completed');
+  assert.deepEqual(seen.invoked, ['a']);
+  assert.equal(seen.requests[2].answers[0].kind, 'refused');
+});
+
+test('a call that becomes known later is known by the id that it came with', async () => {
+  const session = sessionOf(guard);
+  await session.record([{ type: 'turnStarted', turnId: 't1' }]);
+  const [blank, other] = ['a', 'b'].map((id) => ({ id, name: 'look', fidelity: 'none', key: `k${id}` }));
+  await session.record([{ type: 'toolCalls', calls: [blank, other] }]);
+  const rekeyed = (id) => ({ type: 'callRekeyed', id, args: { at: 'here' } });
+  const { totals } = await session.record([rekeyed('a'), rekeyed('b')]);
+  assert.equal(totals.maxKeyRepeat, 2);
+});

@@ -1,6 +1,7 @@
 // What is asked about a halt, and what an answer means.
 import assert from 'node:assert/strict';
 import { before, beforeEach, test } from 'node:test';
+import { Controls } from '../../dist/guard.js';
 import { part } from './part.mjs';
 
 const totals = { toolCalls: 6, steps: 3, distinctKeys: 4, maxKeyRepeat: 3, maxKeyTool: 'read_file' };
@@ -24,7 +25,7 @@ beforeEach(() => {
 async function answerTo(verdict, pressed) {
   parts.fake.pressed = pressed;
   return new Promise((resolve) => {
-    parts.askAboutHalt('demo', { verdict, answer: (decision) => (resolve(decision), true) });
+    parts.askAboutHalt('demo', { verdict, answer: (decision) => (resolve(decision), true) }, { stop: () => false });
   });
 }
 
@@ -44,6 +45,34 @@ test('each button means what it says, and closing it means stop', async () => {
   assert.deepEqual(await answerTo(capped, 'Raise Cap'), { action: 'raiseCap' });
   assert.deepEqual(await answerTo(capped, 'Stop'), { action: 'stop' });
   assert.deepEqual(await answerTo(capped, undefined), { action: 'stop' });
+});
+
+test('a notification that is still open: its Stop stops the turn, its other buttons say that they change nothing', async () => {
+  const controls = new Controls();
+  const session = { id: 'demo', override: async () => undefined };
+  const { signal } = controls.begin(session);
+  /** A halt that was answered elsewhere before that button was pressed. */
+  const late = async (pressed) => {
+    const halt = controls.halt(session, capped);
+    controls.continueOnce('demo');
+    parts.fake.shown.length = 0;
+    parts.fake.pressed = pressed;
+    parts.askAboutHalt('demo', halt, controls);
+    await new Promise(setImmediate);
+    return parts.fake.shown.slice(1);
+  };
+  for (const pressed of ['Continue Once', 'Raise Cap'])
+    assert.deepEqual(await late(pressed), ['That was decided already, so nothing was changed.']);
+  assert.deepEqual(await late(undefined), []);
+  assert.equal(signal.aborted, false);
+  assert.deepEqual(await late('Stop'), []);
+  assert.equal(signal.aborted, true);
+  const halt = controls.halt(session, capped);
+  controls.stop('demo');
+  controls.end(session);
+  parts.askAboutHalt('demo', halt, controls);
+  await new Promise(setImmediate);
+  assert.equal(parts.fake.shown.at(-1), 'That turn is over already.');
 });
 
 test('a warning is told, in short, to who wants warnings', () => {

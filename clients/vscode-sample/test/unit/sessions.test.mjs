@@ -29,3 +29,22 @@ test('a restart forgets the sessions, but not one that waits for an answer', () 
   sessions.forget();
   assert.deepEqual(sessions.list(), []);
 });
+
+test('a turn that goes on while the guard does not answer is said to, and is no stopped one', () => {
+  const controls = new Controls();
+  const sessions = new Sessions(controls);
+  const session = { id: 's' };
+  sessions.add(session);
+  controls.begin(session);
+  sessions.update({ sessionId: 's', turnId: '1', state: 'halted' });
+  const phase = () => sessions.phase(sessions.status('s'));
+  const halt = controls.halt(session, {});
+  assert.equal(phase(), 'halted');
+  halt.answer({ action: 'continueOnce' });
+  assert.equal(phase(), 'waiting');
+  sessions.guarded(false);
+  assert.equal(phase(), 'unguarded');
+  sessions.guarded(true);
+  controls.stop('s');
+  assert.equal(phase(), 'stopped');
+});

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
-import { settingsSet } from '../../dist/guard.js';
+import { isSetIn, settingsSet } from '../../dist/guard.js';
 import { guardOf } from './daemon.mjs';
 
 const home = new URL('../../', import.meta.url);
@@ -45,6 +45,14 @@ test('what the person set goes one way, what came with the workspace another; a 
       workspace: { model: { maxToolCallsPerTurn: 50 }, turnguard: { progress: { action: 'halt' } } },
     },
   );
+});
+
+test('whether a session has a setting of its own', () => {
+  const own = { model: { maxToolCallsPerTurn: 0 }, tools: { loopDetection: null } };
+  assert.ok(isSetIn(own, 'model.maxToolCallsPerTurn'));
+  for (const name of ['model.skipLoopDetection', 'tools.loopDetection.enabled', 'turnguard.shadow'])
+    assert.ok(!isSetIn(own, name), name);
+  for (const none of [undefined, null, {}]) assert.ok(!isSetIn(none, 'model.maxToolCallsPerTurn'));
 });
 
 test('the daemon takes every setting under the name that it is sent with', async (t) => {

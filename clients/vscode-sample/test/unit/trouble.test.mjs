@@ -57,21 +57,55 @@ test('one word for one condition: in the status bar and in the view', async () =
 
 test('trouble is told once until the guard is well again, and nothing is said twice in one sentence', () => {
   const trouble = new parts.Trouble();
-  trouble.unguarded('it does not answer');
-  trouble.unguarded('it does not answer');
-  assert.deepEqual(parts.fake.shown, ['Tool calls run without turnguard: it does not answer.']);
+  const failed = { kind: 'failed', why: 'it ended with code 3, 5 times in a row' };
+  const words = 'turnguard is not running, so agents run without it: it ended with code 3, 5 times in a row';
+  trouble.state(failed);
+  trouble.state(failed);
+  assert.deepEqual(parts.fake.shown, [words]);
   trouble.state({ kind: 'ready' });
-  trouble.unguarded('it does not answer');
-  trouble.state({ kind: 'failed', why: 'it ended with code 3, 5 times in a row' });
-  assert.equal(parts.fake.shown.length, 3);
-  assert.equal(
-    parts.fake.shown[2],
-    'turnguard is not running, so agents run without it: it ended with code 3, 5 times in a row',
-  );
+  trouble.state(failed);
+  assert.deepEqual(parts.fake.shown, [words, words]);
+});
+
+test('that calls run unguarded stands there as long as they do', async () => {
+  const { lasting } = parts.fake;
+  const trouble = new parts.Trouble();
+  const ends = [
+    () => trouble.guardedAgain(),
+    () => trouble.state({ kind: 'ready' }),
+    () => trouble.state({ kind: 'failed', why: '' }),
+  ];
+  for (const end of ends) {
+    trouble.unguarded('it does not answer', 'silent');
+    trouble.unguarded('it does not answer', 'silent');
+    trouble.state({ kind: 'waiting', why: '' });
+    assert.deepEqual([...lasting], ['Tool calls run without turnguard: it does not answer.']);
+    end();
+    await new Promise(setImmediate);
+    assert.equal(lasting.size, 0);
+  }
+});
+
+test('an error that the guard answers with is told with what to do, and stays', () => {
+  const trouble = new parts.Trouble();
+  trouble.unguarded('loopShield.maxConsecutiveTools is needed', 'refused');
+  trouble.guardedAgain();
+  trouble.unguarded('loopShield.maxConsecutiveTools is needed', 'refused');
+  assert.deepEqual(parts.fake.shown, ['Tool calls run without turnguard: loopShield.maxConsecutiveTools is needed.']);
+  assert.deepEqual(parts.fake.buttons, ['Show Output', 'Restart Server', 'Open Settings']);
+});
+
+test('that a guard failed is not told again for each turn that runs without it', () => {
+  const trouble = new parts.Trouble();
+  trouble.state({ kind: 'failed', why: 'it is gone' });
+  trouble.unguarded('it is gone', 'silent');
+  assert.equal(parts.fake.lasting.size, 0);
+  assert.equal(parts.fake.shown.length, 1);
 });
 
 test('with notifications off nothing is told', () => {
   parts.fake.settings = { showNotifications: 'off' };
-  new parts.Trouble().unguarded('it does not answer');
+  new parts.Trouble().unguarded('it does not answer', 'silent');
   assert.deepEqual(parts.fake.shown, []);
+  assert.equal(parts.fake.lasting.size, 0);
 });

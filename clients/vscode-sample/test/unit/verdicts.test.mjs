@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { inShort, isOfCap } from '../../dist/guard.js';
+import { evidence, inShort, isOfCap } from '../../dist/guard.js';
 import { guardOf, PROGRAM } from './daemon.mjs';
 
 const repository = fileURLToPath(new URL('../../../../', import.meta.url));
@@ -84,6 +84,10 @@ test('every rule of every guard, by what its real verdict says', async (t) => {
       assert.ok(words.includes(`${finding.count} `), `${finding.count} in: ${words}`);
     if (finding.tool !== undefined && !BY_KIND.has(finding.loopType))
       assert.ok(words.includes(`"${finding.tool}"`), `${finding.tool} in: ${words}`);
+    const lines = evidence(finding, undefined).map(({ label, detail }) => `${label} ${detail}`);
+    const [counted] = lines.filter((line) => line.endsWith(`limit ${finding.threshold}`));
+    assert.match(counted, new RegExp(`^${finding.count} [a-z ]+ limit`), id);
+    assert.doesNotMatch(counted, / counted /, `what is counted by ${id}`);
     assert.equal(isOfCap(verdict), id.startsWith('turn_tool_call_cap'));
   }
   const expected = Object.entries(WORDS);

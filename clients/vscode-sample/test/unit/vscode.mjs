@@ -11,11 +11,15 @@ export const fake = {
   /** By scope: `globalValue`, `workspaceValue`. */
   path: {},
   interpreter: undefined,
+  /** The text that is shown in an editor. */
+  document: undefined,
   /** Of the extension, by name. */
   settings: {},
   /** The notifications that came up, and the buttons of the last one. */
   shown: [],
   buttons: [],
+  /** Those that are there as long as something lasts. */
+  lasting: new Set(),
   /** The button that is pressed; undefined: they are closed. */
   pressed: undefined,
   fire: (name, value) => listeners[name]?.forEach((listener) => listener(value)),
@@ -26,7 +30,7 @@ export const workspace = {
     return fake.isTrusted;
   },
   get workspaceFolders() {
-    return fake.folders.map((fsPath) => ({ uri: { scheme: 'file', fsPath } }));
+    return fake.folders.map((fsPath) => ({ name: 'folder', uri: { scheme: 'file', fsPath } }));
   },
   getConfiguration: () => ({
     inspect: (name) => (name === 'path' ? fake.path : {}),
@@ -34,6 +38,11 @@ export const workspace = {
   }),
   onDidChangeConfiguration: event('configuration'),
   onDidGrantWorkspaceTrust: event('trust'),
+  registerTextDocumentContentProvider: (_scheme, { provideTextDocumentContent }) => {
+    fake.document = provideTextDocumentContent();
+    return { dispose: () => undefined };
+  },
+  openTextDocument: async () => undefined,
 };
 
 const show = async (message, ...buttons) => {
@@ -41,7 +50,20 @@ const show = async (message, ...buttons) => {
   fake.buttons = buttons;
   return fake.pressed;
 };
-export const window = { showInformationMessage: show, showWarningMessage: show, showErrorMessage: show };
+const withProgress = async ({ title }, task) => {
+  fake.lasting.add(title);
+  await task();
+  fake.lasting.delete(title);
+};
+export const window = {
+  showInformationMessage: show,
+  showWarningMessage: show,
+  showErrorMessage: show,
+  withProgress,
+  showTextDocument: async () => undefined,
+};
+export const Uri = { from: (parts) => parts };
+export const ProgressLocation = { Notification: 15 };
 
 const environments = {
   getActiveEnvironmentPath: () => ({ id: 'e', path: fake.interpreter }),

@@ -46,6 +46,7 @@ test('the status bar says what matters most, in words and not by colour alone', 
   assert.match(text(ready, undefined, status(), 'repeats'), /4\/5 repeats \|.*\| warning$/);
   assert.match(text(ready, undefined, status({ state: 'halted' })), /4\/5 halted \|.*\| error$/);
   assert.match(text(ready, undefined, status({ state: 'halted' }), 'stopped'), /4\/5 stopped \|.*\| none$/);
+  assert.match(text(ready, undefined, status({ state: 'halted' }), 'waiting'), /4\/5 waiting \|.*\| none$/);
   assert.match(text(ready, 'it does not answer', status()), /not guarding \|.*it does not answer \| warning$/);
   assert.match(text({ kind: 'failed', why: 'x' }, undefined, undefined), /not running \|.*x \| error$/);
   assert.match(text({ kind: 'waiting', why: 'x', pauseMs: 1 }, undefined, undefined), /restarting \|.*x \| warning$/);
@@ -57,10 +58,16 @@ test('the status bar says what matters most, in words and not by colour alone', 
 });
 
 test('a halt that was answered is no longer one that waits, whatever the daemon says', () => {
-  assert.equal(phaseOf(status({ state: 'halted' }), true, finding), 'halted');
-  assert.equal(phaseOf(status({ state: 'halted' }), false, finding), 'stopped');
-  assert.equal(phaseOf(status(), false, undefined), 'running');
-  assert.equal(phaseOf(status(), false, finding), 'repeats');
+  const over = { isHalted: false, goesOn: false, isGuarded: true };
+  const runs = { ...over, goesOn: true };
+  assert.equal(phaseOf(status({ state: 'halted' }), { ...over, isHalted: true }, finding), 'halted');
+  assert.equal(phaseOf(status({ state: 'halted' }), over, finding), 'stopped');
+  assert.equal(phaseOf(status(), runs, undefined), 'running');
+  assert.equal(phaseOf(status(), runs, finding), 'repeats');
+  assert.equal(phaseOf(status({ state: 'halted' }), runs, finding), 'waiting', 'it goes on, says the person');
+  for (const state of ['halted', 'running', 'idle'])
+    assert.equal(phaseOf(status({ state }), { ...runs, isGuarded: false }, finding), 'unguarded');
+  assert.equal(phaseOf(status({ state: 'halted' }), { ...over, isGuarded: false }, finding), 'stopped');
 });
 
 test('a session in words: state, calls, the repeated call, turn', () => {
@@ -85,12 +92,14 @@ test('evidence: which call, how often, where; without its arguments', () => {
     [
       '3× read_file | ',
       'At calls | 1, 3, 5',
-      '6 counted | limit 5',
+      '6 tool calls | limit 5',
       'Turn tool call cap | explicit cap',
-      'Setting | model.maxToolCallsPerTurn',
+      'Setting | turnguard.model.maxToolCallsPerTurn',
     ],
   );
   assert.equal(propertyOf(lines.at(-1).setting), 'turnguard.model.maxToolCallsPerTurn');
+  const own = evidence(finding, undefined, 'the demo agent').at(-1);
+  assert.deepEqual(own, { label: 'Set by the demo agent', detail: 'turnguard.model.maxToolCallsPerTurn' });
   assert.equal(trail.mostRepeated('other'), undefined);
   assert.ok(!JSON.stringify([...trail.calls]).includes('secret'));
   trail.begin();
