@@ -14,6 +14,8 @@
 (defconst turnguard-demo--buffer "*turnguard demo*")
 (defconst turnguard-demo--model-seconds 0.3 "Seconds that the model takes to answer.")
 
+(defvar turnguard-demo--runs 0 "How often this was run; ids of calls are new in a session.")
+
 (defun turnguard-demo--say (line)
   "Write LINE into the conversation."
   (with-current-buffer turnguard-demo--buffer
@@ -22,10 +24,10 @@
 
 (defun turnguard-demo--model (request _notes)
   "Read the same two files, in the REQUEST of that number."
-  (seq-into (seq-map (lambda (path)
-                       `(:id ,(format "call-%d-%s" request path) :name "read_file" :args (:path ,path)))
-                     '("a.el" "b.el"))
-            'vector))
+  (vconcat (seq-map (lambda (path)
+                      `(:id ,(format "call-%d-%d-%s" turnguard-demo--runs request path)
+                        :name "read_file" :args (:path ,path)))
+                    '("a.el" "b.el"))))
 
 (defun turnguard-demo--tool (call)
   "Run CALL."
@@ -60,7 +62,9 @@ halts the turn, the person decides."
 (defun turnguard-demo ()
   "Run an agent that reads the same two files until you stop it."
   (interactive)
+  ;; An agent waits for no guard that is still starting; the person is told.
   (turnguard-mode)
+  (setq turnguard-demo--runs (1+ turnguard-demo--runs))
   (pop-to-buffer-same-window (get-buffer-create turnguard-demo--buffer))
   (erase-buffer)
   (turnguard-demo--say "you: find the bug")

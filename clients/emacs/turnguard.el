@@ -9,7 +9,8 @@
 
 ;; Starts `turnguard serve', tells it each batch of tool calls before any of them runs, and shows what it says: a halt
 ;; and a warning in a buffer of the session, the count of calls in the mode line.  It never keeps an agent waiting for
-;; long: without an answer the calls run, and the person is told once.
+;; long: without an answer the calls run, and the person is told once.  It never takes a key from what the person types,
+;; and nothing that fails at the start of Emacs keeps Emacs from starting.
 ;;
 ;; JSON arrays are vectors, JSON objects are plists; an empty plist would be null, so take an empty hash table.
 
@@ -47,12 +48,14 @@ What comes later is too late: the batch has run, and you were told."
 (defconst turnguard--end-seconds 2
   "Seconds that the daemon may take to end; then it is killed.")
 
-(defconst turnguard--words 400
-  "Characters of what a daemon said last that are shown.")
+(defconst turnguard--cap "turn_tool_call_cap"
+  "The `loopType' of a cap that halted.")
 
 (defvar turnguard--connection nil "The connection to a daemon that has shaken hands.")
+(defvar turnguard--starting nil "The connection to a daemon that has not shaken hands yet.")
 (defvar turnguard--sessions nil "Sessions, each with what it is opened with, also at the next daemon.")
 (defvar turnguard--opened nil "The sessions that this daemon knows.")
+(defvar turnguard--over nil "The sessions whose turn has ended.")
 (defvar turnguard--latest nil "The status that changed last.")
 (defvar turnguard--silent nil "Whether an answer is late; the next ones are not waited for then.")
 (defvar turnguard--told nil "Whether the person knows that calls run without the guard.")
@@ -65,11 +68,22 @@ What comes later is too late: the batch has run, and you were told."
   "Show TEXT that is not about one turn, and may be long."
   (display-warning 'turnguard text))
 
+(defun turnguard--not-started (why)
+  "Say WHY the daemon that was wanted did not start."
+  (turnguard--warn (concat why (if turnguard--connection "." ".  Calls run without the guard."))))
+
 (defun turnguard--unguarded (why)
-  "Say WHY calls run without the guard, once."
+  "Say WHY calls run without the guard, once; return nil."
   (unless turnguard--told
     (setq turnguard--told t)
-    (turnguard--say "%s; calls run without the guard" why)))
+    (turnguard--say "%s; calls run without the guard" why)
+    nil))
+
+(defun turnguard--set-silent (silent)
+  "An answer is late if SILENT, and came if not."
+  (unless (eq silent turnguard--silent)
+    (setq turnguard--silent silent)
+    (force-mode-line-update t)))
 
 (defun turnguard--heard (_connection method params)
   "Take the notification METHOD with its PARAMS."
@@ -85,7 +99,7 @@ What comes later is too late: the batch has run, and you were told."
   (when (eq connection turnguard--connection)
     (setq turnguard--connection nil turnguard--latest nil)
     (force-mode-line-update t)
-    (turnguard--say "the daemon ended; M-x turnguard-start starts it again%s" (turnguard--last-words connection))))
+    (turnguard--say "the daemon ended; M-x turnguard-start starts it again%s" (turnguard--last-line connection))))
 
 (defun turnguard--connect ()
   "Start the daemon and return a connection to it."
@@ -104,63 +118,84 @@ What comes later is too late: the batch has run, and you were told."
 
 ;;;###autoload
 (defun turnguard-start ()
-  "Start the daemon, or start it anew; its sessions begin anew too."
+  "Start the daemon, or start it anew; its sessions begin anew too.
+Returns at once, and signals nothing, so that an init file goes
+on: what fails is shown as a warning, and calls run without the
+guard."
   (interactive)
-  (unless (executable-find (car turnguard-command))
-    ;; As an argument, since a format would turn the quote into another one.
-    (user-error "%s was not found: %s" (car turnguard-command)
-                "(setq turnguard-command '(\"/path/to/turnguard/.venv/bin/turnguard\" \"serve\")) \
+  (condition-case failure
+      (if (null (executable-find (car turnguard-command)))
+          (turnguard--not-started
+           (format "%s was not found: %s" (car turnguard-command)
+                   "(setq turnguard-command '(\"/path/to/turnguard/.venv/bin/turnguard\" \"serve\")) \
 with the path of your clone of turnguard"))
-  (turnguard-stop)
-  (let ((connection (turnguard--connect)) shaken)
-    (unwind-protect
-        (let ((answer (turnguard--shake-hands connection)))
-          (turnguard--check answer)
-          (jsonrpc-notify connection 'initialized (make-hash-table))
-          (setq shaken t))
-      (unless shaken (jsonrpc-shutdown connection)))
-    (setq turnguard--connection connection
-          turnguard--opened nil turnguard--silent nil turnguard--told nil))
+        (turnguard-stop)
+        (turnguard--shake-hands (setq turnguard--starting (turnguard--connect))))
+    (error (turnguard--refuse turnguard--starting (error-message-string failure))))
   (force-mode-line-update t))
 
 (defun turnguard--shake-hands (connection)
-  "Return what the daemon at the other end of CONNECTION answers to `initialize'."
-  (condition-case failure
-      (jsonrpc-request connection 'initialize
-                       `(:processId ,(emacs-pid) :rootUri nil :capabilities ,(make-hash-table)
-                         :initializationOptions (:settings ,turnguard-settings))
-                       :timeout turnguard-start-seconds)
-    (jsonrpc-error
-     (user-error "%s: %s" (string-join turnguard-command " ")
-                 (cond ((not (jsonrpc-running-p connection))
-                        (concat "it ended at once" (turnguard--last-words connection)))
-                       ;; Without a code it is nobody's answer.
-                       ((alist-get 'jsonrpc-error-code (cdr failure))
-                        (alist-get 'jsonrpc-error-message (cdr failure)))
-                       (t (format "no answer for %s seconds, so it was ended" turnguard-start-seconds)))))))
+  "Send `initialize' to the daemon at the other end of CONNECTION."
+  (jsonrpc-async-request
+   connection 'initialize
+   `(:processId ,(emacs-pid) :rootUri nil :capabilities ,(make-hash-table)
+     :initializationOptions (:settings ,turnguard-settings))
+   :success-fn (lambda (answer)
+                 (when (eq connection turnguard--starting)
+                   (turnguard--shaken connection answer)))
+   :error-fn (lambda (error)
+               (turnguard--refuse connection
+                                  (if (jsonrpc-running-p connection)
+                                      (plist-get error :message)
+                                    (concat "it ended at once" (turnguard--last-line connection)))))
+   :timeout turnguard-start-seconds
+   :timeout-fn (lambda ()
+                 (turnguard--refuse connection (format "no answer for %s seconds, so it was ended"
+                                                       turnguard-start-seconds)))))
 
-(defun turnguard--last-words (connection)
-  "Return what the daemon at the other end of CONNECTION said last on stderr."
+(defun turnguard--shaken (connection answer)
+  "Take the daemon at the other end of CONNECTION, if its ANSWER fits."
+  (if-let ((misfit (turnguard--misfit answer)))
+      (turnguard--refuse connection misfit)
+    (jsonrpc-notify connection 'initialized (make-hash-table))
+    (setq turnguard--starting nil turnguard--connection connection
+          turnguard--opened nil turnguard--silent nil turnguard--told nil)
+    (force-mode-line-update t)))
+
+(defun turnguard--misfit (answer)
+  "Return what is wrong with the ANSWER to `initialize', or nil."
+  (let ((version (thread-first answer
+                   (plist-get :capabilities) (plist-get :experimental) (plist-get :turnguard)
+                   (plist-get :protocolVersion))))
+    (cond ((null version) "it is no daemon of turnguard")
+          ((not (eql version turnguard--protocol-version))
+           (format "it speaks protocol %s, turnguard.el speaks %d: update the older of the two"
+                   version turnguard--protocol-version)))))
+
+(defun turnguard--refuse (connection why)
+  "End the daemon at the other end of CONNECTION, and say WHY it does not start."
+  (when (eq connection turnguard--starting)
+    (setq turnguard--starting nil)
+    (when connection (turnguard--kill connection))
+    (force-mode-line-update t)
+    ;; It may be of another type than it should be.
+    (turnguard--not-started (format "%s: %s" turnguard-command why))))
+
+(defun turnguard--last-line (connection)
+  "Return the last line that the daemon of CONNECTION wrote on stderr."
   (with-current-buffer (jsonrpc-stderr-buffer connection)
     (when-let ((process (get-buffer-process (current-buffer))))
       (while (accept-process-output process 0.1)))
     (let ((said (car (split-string (buffer-string) "^Process .* finished" t "[ \t\n]+"))))
-      (if said (concat ": " (substring said (max 0 (- (length said) turnguard--words)))) ""))))
-
-(defun turnguard--check (answer)
-  "Signal an error unless ANSWER to `initialize' is of our protocol."
-  (let ((version (thread-first answer
-                   (plist-get :capabilities) (plist-get :experimental) (plist-get :turnguard)
-                   (plist-get :protocolVersion))))
-    (unless version
-      (user-error "%s is no daemon of turnguard" (string-join turnguard-command " ")))
-    (unless (eql version turnguard--protocol-version)
-      (user-error "%s speaks protocol %s, turnguard.el speaks %d: update the older of the two"
-                  (car turnguard-command) version turnguard--protocol-version))))
+      (if said (concat ": " (car (last (split-string said "\n")))) ""))))
 
 (defun turnguard-stop ()
   "End the daemon, by force if it does not listen."
   (interactive)
+  (when-let ((connection turnguard--starting))
+    (setq turnguard--starting nil)
+    (turnguard--kill connection)
+    (force-mode-line-update t))
   (when-let ((connection turnguard--connection))
     (setq turnguard--connection nil turnguard--latest nil)
     (run-at-time turnguard--end-seconds nil #'turnguard--kill connection)
@@ -176,6 +211,11 @@ with the path of your clone of turnguard"))
   "End the daemon at the other end of CONNECTION by force."
   (delete-process (jsonrpc--process connection)))
 
+(defun turnguard--answers ()
+  "The daemon has answered."
+  (setq turnguard--told nil)
+  (turnguard--set-silent nil))
+
 (defun turnguard--request (method params answered failed)
   "Send METHOD with PARAMS; call ANSWERED with the result or FAILED with the error.
 Answers come in the order of the requests, so only those that
@@ -187,9 +227,11 @@ Emacs refuses to write to a process that is suspended."
          turnguard--connection method params
          :timeout nil
          :success-fn (lambda (result)
-                       (setq turnguard--silent nil turnguard--told nil)
+                       (turnguard--answers)
                        (funcall answered result))
-         :error-fn failed)
+         :error-fn (lambda (error)
+                     (turnguard--answers)
+                     (funcall failed error)))
         t)
     (error nil)))
 
@@ -197,7 +239,9 @@ Emacs refuses to write to a process that is suspended."
   "Return what METHOD with PARAMS is answered, nil without an answer in time.
 Signals the error of the daemon."
   (if (null turnguard--connection)
-      (progn (turnguard--unguarded "the daemon is not running, see M-x turnguard-start") nil)
+      (turnguard--unguarded (if turnguard--starting
+                                "the daemon is still starting"
+                              "the daemon is not running, see M-x turnguard-start"))
     (let ((deadline (+ (float-time) (if turnguard--silent 0 turnguard-patience)))
           answer failure sent)
       (setq sent (turnguard--request method params
@@ -206,12 +250,11 @@ Signals the error of the daemon."
       (while (and sent (null answer) (null failure) turnguard--connection (< (float-time) deadline))
         (accept-process-output nil 0.005))
       (cond
-       ((null turnguard--connection) (turnguard--unguarded "the daemon ended") nil)
+       ((null turnguard--connection) (turnguard--unguarded "the daemon ended"))
        (failure (error "turnguard: %s (%s)" (plist-get failure :message) (plist-get failure :code)))
        ((null answer)
-        (setq turnguard--silent t)
-        (turnguard--unguarded "the daemon does not answer")
-        nil)
+        (turnguard--set-silent t)
+        (turnguard--unguarded "the daemon does not answer"))
        (t answer)))))
 
 (defun turnguard--open (session)
@@ -236,6 +279,7 @@ settings of their own."
 (defun turnguard-close (session)
   "Close SESSION, at the end of its conversation."
   (setf (alist-get session turnguard--sessions nil t #'equal) nil)
+  (setq turnguard--over (remove session turnguard--over))
   (when (and turnguard--connection (member session turnguard--opened))
     (setq turnguard--opened (remove session turnguard--opened))
     (turnguard--request 'turnguard/closeSession `(:sessionId ,session) #'ignore #'ignore)))
@@ -247,13 +291,21 @@ return nil: then all calls may run."
   (if (assoc session turnguard--sessions)
       (turnguard--open session)
     (turnguard-open session))
+  (dolist (event events)
+    (pcase (plist-get event :type)
+      ("turnEnded" (cl-pushnew session turnguard--over :test #'equal))
+      ((or "turnStarted" "toolCalls") (setq turnguard--over (remove session turnguard--over)))))
   (when-let ((verdict (turnguard--ask 'turnguard/record `(:sessionId ,session :events ,(vconcat events)))))
-    (let ((findings (plist-get verdict :findings)))
-      (when (and (not (seq-empty-p findings))
-                 (eq t (plist-get (seq-first findings) :fresh))
-                 (plist-get verdict :userMessage))
-        (turnguard--show session (plist-get verdict :userMessage))))
+    (when (and (eq t (plist-get (turnguard--finding verdict) :fresh))
+               (plist-get verdict :userMessage))
+      (turnguard--show session (plist-get verdict :userMessage)))
     verdict))
+
+(defun turnguard--finding (verdict)
+  "Return the strictest finding of VERDICT, or nil."
+  (let ((findings (plist-get verdict :findings)))
+    (unless (seq-empty-p findings)
+      (seq-first findings))))
 
 (defun turnguard-halted-p (verdict)
   "Whether VERDICT ends the turn."
@@ -281,9 +333,17 @@ VERDICT is what `turnguard-record' returned for them."
   (add-hook 'kill-buffer-hook #'turnguard--decided nil t))
 
 (defconst turnguard--display
-  '((display-buffer-reuse-window display-buffer-at-bottom display-buffer-pop-up-window)
+  '((display-buffer-reuse-window turnguard--below display-buffer-no-window)
+    (reusable-frames . visible)
+    (inhibit-same-window . t)
+    (allow-no-window . t)
     (window-height . fit-window-to-buffer))
-  "How that is shown.")
+  "How the buffer of a session is shown: never in the window in which one types.")
+
+(defun turnguard--below (buffer alist)
+  "Show BUFFER in a new window at the bottom of the frame, as ALIST says."
+  (when-let ((window (ignore-errors (split-window (window-main-window) nil 'below))))
+    (window--display-buffer buffer window 'window alist)))
 
 (defvar-local turnguard--on-decision nil "What is to be called with the decision, while none was made.")
 (defvar-local turnguard--choice nil "What the person chose; nil, also where nothing was chosen, stops the turn.")
@@ -304,10 +364,13 @@ VERDICT is what `turnguard-record' returned for them."
     (setq turnguard--on-decision nil)))
 
 (defun turnguard--buffer (session)
-  "Return the buffer of SESSION, or another one while a question waits there."
-  (let* ((name (format "*turnguard: %s*" session))
-         (buffer (get-buffer-create name)))
-    (if (buffer-local-value 'turnguard--on-decision buffer) (generate-new-buffer name) buffer)))
+  "Return a buffer of SESSION where no question waits and nobody types."
+  (cl-loop for number from 1
+           for name = (format "*turnguard: %s*%s" session (if (= number 1) "" (format "<%d>" number)))
+           for buffer = (get-buffer-create name)
+           unless (or (buffer-local-value 'turnguard--on-decision buffer)
+                      (eq buffer (window-buffer (selected-window))))
+           return buffer))
 
 (defun turnguard--write (session write)
   "Empty the buffer of SESSION, call WRITE in it, and return it."
@@ -335,19 +398,47 @@ goes on: then the batch has to be recorded again.  Who closes the
 question has stopped the turn.  Where the daemon does not do what
 the person wants the turn goes on all the same: it is gone, and
 its halt with it, or it will say so again."
-  (let ((buffer (turnguard--write session
-                                  (lambda ()
-                                    (turnguard--button "[Stop]" nil)
-                                    (turnguard--button "[Continue once]" "continueOnce")
-                                    (turnguard--button "[Raise the cap]" "raiseCap")
-                                    (insert "\n\n" (or (plist-get verdict :userMessage) "") "\n")))))
+  (let ((buffer (turnguard--write
+                 session
+                 (lambda ()
+                   (turnguard--button "[Stop]" nil)
+                   (turnguard--button "[Continue once]" "continueOnce")
+                   (when (equal turnguard--cap (plist-get (turnguard--finding verdict) :loopType))
+                     (turnguard--button "[Raise the cap]" "raiseCap"))
+                   (insert "\n\n" (or (plist-get verdict :userMessage) "") "\n\n"
+                           "RET takes what is at point, TAB moves, q stops the turn.\n")))))
     (with-current-buffer buffer
-      (setq header-line-format "turnguard halted the turn.  RET takes what is at point, TAB moves, q stops"
+      (setq header-line-format "turnguard halted the turn: M-x turnguard-answer goes here, and C-x o"
             turnguard--on-decision (lambda (action) (turnguard--decide session verdict action on-decision))))
-    ;; Who types into the minibuffer keeps it.
-    (let ((window (display-buffer buffer turnguard--display)))
-      (unless (active-minibuffer-window)
-        (select-window window)))))
+    (turnguard--show-question buffer)))
+
+(defun turnguard--show-question (buffer)
+  "Show the question in BUFFER, unless it was answered."
+  (when (buffer-live-p buffer)
+    ;; Where it is shown already the window may have to grow.
+    (unless (or (eq buffer (window-buffer (selected-window)))
+                (display-buffer buffer turnguard--display))
+      (turnguard--say "a turn was halted; M-x turnguard-answer shows the question"))
+    ;; At its end the windows become what they were at its begin.
+    (when (active-minibuffer-window)
+      (letrec ((again (lambda ()
+                        (remove-hook 'minibuffer-exit-hook again)
+                        (run-at-time 0 nil #'turnguard--show-question buffer))))
+        (add-hook 'minibuffer-exit-hook again)))))
+
+(defun turnguard--questions ()
+  "Return the buffers where a question waits."
+  (seq-filter (lambda (buffer) (buffer-local-value 'turnguard--on-decision buffer)) (buffer-list)))
+
+(defun turnguard-answer ()
+  "Go to the question about a turn that was halted, or to the next one."
+  (interactive)
+  (let* ((questions (turnguard--questions))
+         (buffer (car (or (remq (current-buffer) questions) questions))))
+    (cond ((null buffer) (user-error "There is no question of turnguard"))
+          ((eq buffer (current-buffer)))
+          ((display-buffer buffer turnguard--display) (pop-to-buffer buffer turnguard--display))
+          (t (switch-to-buffer buffer)))))
 
 (defun turnguard--decide (session verdict action on-decision)
   "Tell the daemon that ACTION was chosen for SESSION after VERDICT.
@@ -358,25 +449,40 @@ Then call ON-DECISION."
                           `(:sessionId ,session :turnId ,(plist-get verdict :turnId) :action ,action))
         (turnguard-record session '(:type "turnEnded" :outcome "cancelled")))
     (error (message "%s" (error-message-string failure))))
+  (force-mode-line-update t)
   (funcall on-decision (and action t)))
+
+(defconst turnguard--mode-line-map
+  (let ((map (make-sparse-keymap)))
+    (define-key map [mode-line mouse-1] #'turnguard-answer)
+    map)
+  "Keys on what the mode line says of a halt.")
 
 (defun turnguard-mode-line ()
   "Return what the mode line says."
-  (if (null turnguard--connection)
-      " turnguard off"
-    (let* ((latest turnguard--latest)
-           (cap (plist-get latest :cap))
-           (state (plist-get latest :state)))
-      (cond
-       ((null latest) " turnguard")
-       (t (propertize (format " turnguard %d%s%s"
-                              (thread-first latest (plist-get :totals) (plist-get :toolCalls))
-                              ;; The adaptive cap is not a hard one.
-                              (if (plist-get cap :value)
-                                  (format "/%s%d" (if (eq t (plist-get cap :explicit)) "" "~") (plist-get cap :value))
-                                "")
-                              (if (equal state "running") "" (concat " " state)))
-                      'face (and (equal state "halted") 'error)))))))
+  (let* ((latest turnguard--latest)
+         (cap (plist-get latest :cap))
+         (state (plist-get latest :state)))
+    (cond
+     (turnguard--starting " turnguard starting")
+     ((null turnguard--connection) " turnguard off")
+     (turnguard--silent (propertize " turnguard no answer" 'face 'warning))
+     ((null latest) " turnguard")
+     (t
+      ;; A halted turn that ends stays halted for the daemon.
+      (when (and (equal state "halted") (member (plist-get latest :sessionId) turnguard--over))
+        (setq state "stopped"))
+      (let ((text (format " turnguard %d%s%s"
+                          (thread-first latest (plist-get :totals) (plist-get :toolCalls))
+                          ;; The adaptive cap is not a hard one.
+                          (if (plist-get cap :value)
+                              (format "/%s%d" (if (eq t (plist-get cap :explicit)) "" "~") (plist-get cap :value))
+                            "")
+                          (if (equal state "running") "" (concat " " state)))))
+        (if (equal state "halted")
+            (propertize text 'face 'error 'mouse-face 'mode-line-highlight
+                        'help-echo "mouse-1: go to the question" 'local-map turnguard--mode-line-map)
+          text))))))
 
 ;;;###autoload
 (define-minor-mode turnguard-mode
@@ -387,7 +493,7 @@ Then call ON-DECISION."
     (if (not turnguard-mode)
         (turnguard-stop)
       (setq global-mode-string (append global-mode-string (list item)))
-      (unless turnguard--connection (turnguard-start)))))
+      (unless (or turnguard--starting turnguard--connection) (turnguard-start)))))
 
 (provide 'turnguard)
 ;;; turnguard.el ends here

@@ -7,6 +7,7 @@ local SESSION = 'demo'
 local MODEL_MS = 300 -- what the model takes to answer
 local notes = {} -- what the guard has to say to the model
 local requests = 0
+local run_id = vim.loop.hrtime() -- ids of calls are new in a session, also when this is run again
 
 -- The conversation, in a window of its own.
 vim.cmd('new')
@@ -23,7 +24,7 @@ end
 local function model()
   requests = requests + 1
   local function read(path)
-    return { id = ('call-%d-%s'):format(requests, path), name = 'read_file', args = { path = path } }
+    return { id = ('call-%d-%d-%s'):format(run_id, requests, path), name = 'read_file', args = { path = path } }
   end
   return { read('a.lua'), read('b.lua') }
 end
@@ -67,14 +68,10 @@ function step()
   ask_guard(model(notes))
 end
 
-local function turn()
-  turnguard.open(SESSION, { agentId = 'demo', settings = { model = { maxToolCallsPerTurn = 3 } } })
-  turnguard.record(SESSION, { { type = 'turnStarted' } })
-  step()
-end
-
+-- An agent waits for no guard that is still starting; the person is told.
 if turnguard.statusline() == 'turnguard off' then
-  turnguard.start(nil, turn)
-else
-  turn()
+  turnguard.start()
 end
+turnguard.open(SESSION, { agentId = 'demo', settings = { model = { maxToolCallsPerTurn = 3 } } })
+turnguard.record(SESSION, { { type = 'turnStarted' } })
+step()

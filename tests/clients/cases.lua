@@ -64,19 +64,61 @@ function cases.demo(turnguard)
   local answers = { 'Continue once', 'Raise the cap' } -- and then none: the question is closed
   local select = answering(function() return table.remove(answers, 1) end)
   turnguard.start({ cmd = real, patience_ms = WAIT_MS, select = select })
-  vim.cmd('luafile ' .. demo)
+  until_(function() return turnguard.statusline() == 'turnguard' end, 'the daemon')
   local function chat()
     return vim.api.nvim_buf_get_lines(0, 0, -1, false)
   end
-  until_(function() return chat()[#chat()] == 'agent: was stopped' end, 'the end of the turn')
   local round = { 'agent: reads a.lua', 'agent: reads b.lua', 'agent: is halted' }
+  vim.cmd('luafile ' .. demo)
+  until_(function() return chat()[#chat()] == 'agent: was stopped' end, 'the end of the turn')
   equal(chat(), vim.tbl_flatten({ 'you: find the bug', round, round, round, 'agent: was stopped' }))
   for index, count in ipairs({ 4, 6, 8 }) do
     has(told[index].message, ('Stopped after %d tool calls'):format(count))
     equal(told[index].level, vim.log.levels.ERROR)
   end
   equal(#told, 3)
-  until_(function() return turnguard.statusline() == 'turnguard 8/7 halted' end, 'the statusline')
+  until_(function() return turnguard.statusline() == 'turnguard 8/7 stopped' end, 'the statusline')
+  -- The same again in the same session.
+  vim.cmd('luafile ' .. demo)
+  until_(function() return chat()[#chat()] == 'agent: was stopped' end, 'the end of the turn')
+  equal(chat(), vim.tbl_flatten({ 'you: find the bug', round, 'agent: was stopped' }))
+  has(told[4].message, 'Stopped after 4 tool calls')
+  until_(function() return turnguard.statusline() == 'turnguard 4/3 stopped' end, 'the statusline')
+end
+
+function cases.demo_without_a_daemon(turnguard)
+  turnguard.start({ cmd = broken('deaf'), start_ms = WAIT_MS })
+  equal(turnguard.statusline(), 'turnguard starting')
+  vim.cmd('luafile ' .. demo)
+  equal(#told, 1)
+  has(told[1].message, 'is still starting. Calls run without the guard')
+  until_(function() return vim.api.nvim_buf_line_count(0) > 5 end, 'an agent that goes on')
+  equal(#told, 1)
+end
+
+function cases.only_a_cap_can_be_raised(turnguard)
+  local offered
+  turnguard.start({ cmd = real, select = function(choices)
+    offered = vim.tbl_map(function(choice) return choice[1] end, choices)
+  end })
+  turnguard.ask('s', { findings = { { guard = 'turn', loopType = 'turn_tool_call_cap' } } }, error)
+  equal(offered, { 'Stop', 'Continue once', 'Raise the cap' })
+  turnguard.ask('s', { findings = { { guard = 'turn', loopType = 'global_tool_call_duplicate' } } }, error)
+  equal(offered, { 'Stop', 'Continue once' })
+end
+
+function cases.stopped_until_the_next_turn(turnguard)
+  started(turnguard, real)
+  turnguard.open('s', { settings = { model = { maxToolCallsPerTurn = 1 } } })
+  record(turnguard)
+  record(turnguard)
+  until_(function() return turnguard.statusline() == 'turnguard 2/1 halted' end, 'a halt')
+  turnguard.record('s', { { type = 'turnEnded', outcome = 'cancelled' } })
+  equal(turnguard.statusline(), 'turnguard 2/1 stopped')
+  turnguard.record('s', { { type = 'turnStarted' } })
+  record(turnguard)
+  record(turnguard)
+  until_(function() return turnguard.statusline() == 'turnguard 2/1 halted' end, 'a halt')
 end
 
 function cases.statusline(turnguard)
@@ -152,6 +194,7 @@ function cases.silent(turnguard)
   assert(first >= 240, first)
   local second = milliseconds(function() equal(record(turnguard), nil) end)
   assert(second < 240, second)
+  equal(turnguard.statusline(), 'turnguard no answer')
   equal(#told, 1)
   has(told[1].message, 'does not answer. Calls run without the guard')
 end
@@ -177,7 +220,8 @@ function cases.goes_on_without_a_daemon(turnguard)
   turnguard.start({ cmd = real, select = answering(function() return label end) })
   local function decide(answer)
     label, goes_on = answer, nil
-    turnguard.ask('s', { turnId = 'no such turn' }, function(on) goes_on = on end)
+    local verdict = { turnId = 'no such turn', findings = { { loopType = 'turn_tool_call_cap' } } }
+    turnguard.ask('s', verdict, function(on) goes_on = on end)
     return goes_on
   end
   started(turnguard, real)
@@ -219,7 +263,8 @@ function cases.words_of_a_daemon_that_ends(turnguard)
   turnguard.start({ cmd = vim.list_extend(vim.deepcopy(real), { '--set', 'no.such=1' }) })
   until_(function() return #told == 1 end, 'a complaint')
   has(told[1].message, 'ended with code 2')
-  has(told[1].message, 'no.such')
+  -- The last line, whole.
+  has(told[1].message, 'Its last line: turnguard serve: error: --set: there is no setting "no.such"; turnguard settings prints the names')
 end
 
 function cases.chatter(turnguard)
@@ -279,31 +324,110 @@ local function question(text)
   choose(items, { prompt = 'what now', message = text, format_item = function(item) return item[1] end }, function(item)
     answer.is_there, answer.item = true, item and item[1]
   end)
-  until_(function() return #floats() == 1 and vim.api.nvim_get_current_win() == floats()[1] end, 'a question')
+  until_(function() return #floats() == 1 end, 'a question')
   return answer
 end
 
+local function is_open(answer)
+  vim.wait(20)
+  equal(answer.is_there, false)
+end
+
 function cases.a_question_is_answered_by_a_key()
-  local function answered(act, item)
+  local before = vim.api.nvim_get_current_win()
+  local function answered(keys, item)
     local answer = question(('what was found '):rep(20))
+    equal(vim.api.nvim_get_current_win(), before)
+    vim.cmd('TurnguardAnswer')
+    equal(vim.api.nvim_get_current_win(), floats()[1])
     has(table.concat(lines_of(0), ' '), 'what was found what was found')
-    act()
+    press(keys)
     until_(function() return answer.is_there end, 'an answer')
     equal(answer.item, item)
     equal(#floats(), 0)
+    equal(vim.api.nvim_get_current_win(), before)
   end
-  answered(function() press('<CR>') end, 'Stop')
-  answered(function() press('j<CR>') end, 'Go on')
-  answered(function() press('q') end, nil)
-  answered(function() press('<Esc>') end, nil)
-  answered(function() vim.cmd('quit') end, nil)
-  -- What is typed in passing is no answer.
+  answered('<CR>', 'Stop')
+  answered('j<CR>', 'Go on')
+  answered('q', nil)
+  -- A line that is no choice, and Insert mode, which there is not.
   local answer = question('text')
+  vim.cmd('TurnguardAnswer')
   press('gg<CR>')
   vim.cmd('silent! normal ione two')
-  vim.wait(20)
-  equal(answer.is_there, false)
+  is_open(answer)
   equal(#floats(), 1)
+  press('<Esc><C-w>p<CR>q<Esc>')
+  is_open(answer)
+  equal(#floats(), 1)
+  equal(vim.api.nvim_get_current_win(), before)
+end
+
+function cases.what_is_typed_in_passing_is_no_answer()
+  local before = vim.api.nvim_get_current_win()
+  local answer = question('text')
+  press('ione<CR>two<Esc>')
+  for key in ('wWjklhbtp'):gmatch('.') do
+    press('<C-w>' .. key)
+    equal(vim.api.nvim_get_current_win(), before)
+  end
+  press('<CR>q<Esc>')
+  equal(vim.api.nvim_buf_get_lines(0, 0, -1, false), { 'one', 'two' })
+  is_open(answer)
+end
+
+function cases.a_question_is_found_again()
+  local answer = question('text')
+  vim.cmd('only')
+  equal(#floats(), 0)
+  is_open(answer)
+  vim.cmd('TurnguardAnswer')
+  equal(#floats(), 1)
+  vim.cmd('quit')
+  is_open(answer)
+  vim.cmd('TurnguardAnswer')
+  press('<Esc>')
+  vim.cmd('tabnew')
+  vim.cmd('TurnguardAnswer')
+  equal(#floats(), 1)
+  equal(vim.api.nvim_get_current_win(), floats()[1])
+  press('j<CR>')
+  until_(function() return answer.is_there end, 'an answer')
+  equal(answer.item, 'Go on')
+  vim.cmd('TurnguardAnswer')
+  equal(#told, 1)
+  has(told[1].message, 'there is no question')
+end
+
+function cases.a_question_is_where_nobody_types()
+  vim.o.lines = 30
+  local function shown_at(keys)
+    vim.api.nvim_buf_set_lines(0, 0, -1, false, vim.fn['repeat']({ 'text' }, 25))
+    press(keys)
+    local answer = question('text')
+    local anchor = vim.api.nvim_win_get_config(floats()[1]).anchor
+    vim.cmd('TurnguardAnswer')
+    press('<Esc>')
+    equal(vim.api.nvim_win_get_config(floats()[1]).anchor, anchor)
+    vim.cmd('TurnguardAnswer')
+    press('q')
+    until_(function() return answer.is_there end, 'an answer')
+    return anchor
+  end
+  equal(shown_at('gg'), 'SE')
+  equal(shown_at('G'), 'NE')
+end
+
+function cases.questions_come_one_after_the_other()
+  local first, second = question('first'), question('second')
+  has(table.concat(lines_of(floats()[1]), ' '), 'first')
+  vim.cmd('TurnguardAnswer')
+  press('<CR>')
+  until_(function() return first.is_there end, 'an answer')
+  has(table.concat(lines_of(floats()[1]), ' '), 'second')
+  -- ENTER once more is not for the second.
+  press('<CR>')
+  is_open(second)
 end
 
 function cases.a_question_hides_the_message_of_the_same()

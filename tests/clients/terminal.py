@@ -4,12 +4,14 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import mkdtemp
 from types import TracebackType
 from typing import Self
 
 from tests.e2e.executed import children_of
+from tests.e2e.relayed import is_running
 
 TMUX = shutil.which("tmux")
 WAIT_SECONDS = 40
@@ -38,6 +40,12 @@ class Terminal:
     def pid(self) -> int:
         return int(self._tmux("list-panes", "-F", "#{pane_pid}"))
 
+    @property
+    def daemon(self) -> int:
+        """The process of the daemon that the program has started; there has to be exactly one."""
+        (found,) = (each for each in _below(self.pid) if "turnguard serve" in _command_line(each))
+        return found
+
     def types(self, text: str) -> None:
         self._tmux("send-keys", "-l", text)
 
@@ -59,7 +67,7 @@ class Terminal:
 
     def gone(self, pid: int) -> None:
         """Waits for the end of a process; one that nobody has waited for yet is over, too."""
-        self.until(lambda _: _state(pid) in ("", "Z"), f"the end of {pid}")
+        self.until(lambda _: not is_running(pid), f"the end of {pid}")
 
     def __enter__(self) -> Self:
         return self
@@ -71,10 +79,8 @@ class Terminal:
         shutil.rmtree(self._folder)
 
 
-def descendant(pid: int, part: str) -> int:
-    """The process below that one whose command line has that part; there has to be exactly one."""
-    (found,) = (each for each in _below(pid) if part in _command_line(each))
-    return found
+Started = Callable[..., AbstractContextManager[Terminal]]
+"""Starts an editor with the client in it, and a daemon."""
 
 
 def _below(pid: int) -> Iterator[int]:
@@ -85,11 +91,3 @@ def _below(pid: int) -> Iterator[int]:
 
 def _command_line(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-
-
-def _state(pid: int) -> str:
-    """Z for one that has ended and that nobody has waited for; empty when there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
-    except OSError:
-        return ""

@@ -52,5 +52,6 @@ def test_what_the_readme_says_to_paste(tmp_path: Path) -> None:
     init, record = pasted(CLIENT / "README.md", "lisp")
     (tmp_path / "init.el").write_text(init, "utf-8")
     shown = f"""(princ (concat (plist-get {record} :action) (turnguard-mode-line)))"""
-    ran = run(tmp_path, "-l", str(tmp_path / "init.el"), "--eval", shown)
+    ready = '(while (not (equal (turnguard-mode-line) " turnguard")) (accept-process-output nil 0.01))'
+    ran = run(tmp_path, "-l", str(tmp_path / "init.el"), "--eval", ready, "--eval", shown)
     assert re.match(r"allow turnguard( 1/~100)?", ran.stdout), ran.stdout

@@ -2,7 +2,7 @@
 ---
 --- Starts `turnguard serve`, tells it each batch of tool calls before any of them runs, and shows what it says: a warning
 --- and a halt in a floating window, the count of calls in the statusline. It never keeps an agent waiting for long:
---- without an answer the calls run, and the person is told once.
+--- without an answer the calls run, and the person is told once. It never takes a key from what the person types.
 
 local rpc = require('turnguard.rpc')
 local window = require('turnguard.window')
@@ -10,6 +10,7 @@ local window = require('turnguard.window')
 local M = {}
 
 local PROTOCOL_VERSION = 1
+local CAP = 'turn_tool_call_cap' -- the `loopType` of a cap that halted
 local END_MS = 2000 -- a daemon that takes longer to end is killed
 
 local options = {
@@ -27,6 +28,7 @@ local process -- what was started last
 local client -- the same, when it has shaken hands
 local sessions = {} -- what each is opened with, also at the next daemon
 local opened = {} -- those that this daemon knows
+local over = {} -- those whose turn has ended
 local latest -- the status that changed last
 local silent = false -- an answer is late: do not wait for the next ones either
 local told = false -- the person knows that calls run without the guard
@@ -46,10 +48,18 @@ local function redraw()
   vim.cmd('redrawstatus!')
 end
 
+local function set_silent(is_silent)
+  if silent ~= is_silent then
+    silent = is_silent
+    redraw()
+  end
+end
+
 --- Sends a request. Answers arrive in the order of the requests, so only those that matter have to be waited for.
 local function request(method, params, on_answer)
   client.request(method, params, function(err, result)
-    silent, told = false, false
+    told = false
+    set_silent(false)
     on_answer(err, result)
   end)
 end
@@ -57,8 +67,8 @@ end
 --- The result; nil without an answer in time. Throws the daemon's error.
 local function ask(method, params)
   if not client then
-    unguarded('the daemon is not running; :TurnguardRestart starts it')
-    return nil
+    return unguarded(process and 'the daemon is still starting'
+      or 'the daemon is not running; :TurnguardRestart starts it')
   end
   local answer
   request(method, params, function(err, result)
@@ -68,9 +78,8 @@ local function ask(method, params)
     vim.wait(options.patience_ms, function() return answer ~= nil or client == nil end, 2)
   end
   if not answer then
-    silent = true
-    unguarded('the daemon does not answer')
-    return nil
+    set_silent(true)
+    return unguarded('the daemon does not answer')
   end
   if answer.err then
     error(('%s (%d)'):format(answer.err.message, answer.err.code), 0)
@@ -120,6 +129,7 @@ function M.start(new_options, on_ready)
   local function refuse(why)
     process = nil
     starting.kill()
+    redraw()
     say(why, 'ERROR')
   end
   starting = rpc.start(options.cmd, function(method, params)
@@ -130,11 +140,12 @@ function M.start(new_options, on_ready)
     if starting == process and vim.v.exiting == vim.NIL then
       process, client, latest = nil, nil, nil
       redraw()
-      local said = words == '' and '' or ' Its last words: ' .. words
+      local said = words == '' and '' or ' Its last line: ' .. words
       say(('the daemon ended with code %d. :TurnguardRestart starts it again.%s'):format(code, said), 'WARN')
     end
   end)
   process = starting
+  redraw()
   starting.request('initialize', {
     processId = vim.fn.getpid(),
     rootUri = vim.NIL,
@@ -193,7 +204,7 @@ end
 
 --- Closes a session, at the end of its conversation.
 function M.close(session)
-  sessions[session] = nil
+  sessions[session], over[session] = nil, nil
   if client and opened[session] then
     opened[session] = nil
     request('turnguard/closeSession', { sessionId = session }, function() end)
@@ -207,6 +218,13 @@ function M.record(session, events)
     M.open(session)
   elseif client and not opened[session] then
     open(session)
+  end
+  for _, event in ipairs(events) do
+    if event.type == 'turnEnded' then
+      over[session] = true
+    elseif event.type == 'turnStarted' or event.type == 'toolCalls' then
+      over[session] = nil
+    end
   end
   local verdict = ask('turnguard/record', { sessionId = session, events = events })
   local finding = verdict and verdict.findings[1]
@@ -228,7 +246,10 @@ end
 --- batch has to be recorded again. Who closes the question has stopped the turn. Where the daemon does not do what the
 --- person wants the turn goes on all the same: it is gone, and its halt with it, or it will say so again.
 function M.ask(session, verdict, on_decision)
-  local choices = { { 'Stop' }, { 'Continue once', 'continueOnce' }, { 'Raise the cap', 'raiseCap' } }
+  local choices = { { 'Stop' }, { 'Continue once', 'continueOnce' } }
+  if vim.tbl_get(verdict, 'findings', 1, 'loopType') == CAP then
+    table.insert(choices, { 'Raise the cap', 'raiseCap' })
+  end
   options.select(choices, {
     prompt = 'turnguard halted the turn',
     message = verdict.userMessage,
@@ -244,6 +265,7 @@ function M.ask(session, verdict, on_decision)
     if not done then
       say(failure, 'WARN')
     end
+    redraw()
     on_decision(action ~= nil)
   end)
 end
@@ -251,19 +273,30 @@ end
 --- For the statusline: `%{v:lua.require'turnguard'.statusline()}`.
 function M.statusline()
   if not client then
-    return 'turnguard off'
-  end
-  if not latest then
+    return process and 'turnguard starting' or 'turnguard off'
+  elseif silent then
+    return 'turnguard no answer'
+  elseif not latest then
     return 'turnguard'
   end
   -- The adaptive cap is not a hard one.
   local cap = latest.cap.value and (latest.cap.explicit and '/' or '/~') .. latest.cap.value or ''
-  local state = latest.state == 'running' and '' or ' ' .. latest.state
-  return ('turnguard %d%s%s'):format(latest.totals.toolCalls, cap, state)
+  local state = latest.state
+  if state == 'halted' and over[latest.sessionId] then
+    state = 'stopped' -- a halted turn that ends stays halted for the daemon
+  end
+  return ('turnguard %d%s%s'):format(latest.totals.toolCalls, cap, state == 'running' and '' or ' ' .. state)
 end
 
 vim.api.nvim_create_user_command('TurnguardRestart', function() M.start() end, {
   desc = 'Start the turnguard daemon anew; its sessions begin anew too',
+})
+vim.api.nvim_create_user_command('TurnguardAnswer', function()
+  if not window.answer() then
+    say('there is no question', 'INFO')
+  end
+end, {
+  desc = 'Go to the question of turnguard',
 })
 vim.api.nvim_create_user_command('TurnguardMessages', window.messages, {
   desc = 'Show what turnguard has said',

@@ -6,7 +6,7 @@
 local M = {}
 
 local HEADER_BYTES = 8192 -- docs/protocol.md; what has no message within them is another program
-local WORDS_BYTES = 400 -- of what a process that ends said last
+local WORDS_BYTES = 8192 -- of what a process said last; its last line is in there
 
 local END_OF_HEADER = '\r\n\r\n'
 
@@ -38,7 +38,7 @@ local function reader(on_message)
 end
 
 --- Starts `cmd`, a list of words; throws when it cannot be started.
---- `on_notification(method, params)`; `on_exit(code, words)`: its exit code, and what it said last on stderr.
+--- `on_notification(method, params)`; `on_exit(code, words)`: its exit code, and the last line it wrote on stderr.
 --- Returns `request(method, params, on_answer)` with `on_answer(err, result)`, `notify(method, params)`, `end_input()` and
 --- `kill()`.
 function M.start(cmd, on_notification, on_exit)
@@ -81,7 +81,7 @@ function M.start(cmd, on_notification, on_exit)
       words = (words .. table.concat(lines, '\n')):sub(-WORDS_BYTES)
     end,
     on_exit = function(_, code)
-      on_exit(code, vim.trim(words))
+      on_exit(code, vim.trim(words):match('[^\n]*$'))
     end,
   })
 

@@ -1,7 +1,8 @@
 --- Words for the person, in floating windows.
 ---
---- In the message area what is longer than a line waits for ENTER, in the middle of whatever the person is doing. Here a
---- message takes no key and no focus, and only a question does.
+--- In the message area what is longer than a line waits for ENTER, in the middle of whatever the person is doing. Here
+--- neither a message nor a question takes a key or the focus: what is typed in passing goes where it was meant to go, and
+--- answers nothing. Only who goes into a question by `M.answer` answers it.
 
 local M = {}
 
@@ -16,31 +17,32 @@ local GROUPS = {
 
 local messages = {} -- the latest last
 local notice -- the window of the latest message, while it is shown
+local questions = {} -- those without an answer, the oldest first; that one is shown
 
---- The lines of a text, none wider than `columns`.
-local function wrapped(text, columns)
-  local lines = {}
+local function columns()
+  return math.max(10, math.min(COLUMNS, vim.o.columns - 4))
+end
+
+--- The lines of a text, none wider than a window.
+local function wrapped(text)
+  local lines, most = {}, columns()
   for _, paragraph in ipairs(vim.split(text, '\n', { plain = true })) do
     local line = ''
     for word in paragraph:gmatch('%S+') do
       local longer = line == '' and word or line .. ' ' .. word
-      if line ~= '' and vim.fn.strdisplaywidth(longer) > columns then
+      if line ~= '' and vim.fn.strdisplaywidth(longer) > most then
         table.insert(lines, line)
         longer = word
       end
-      while vim.fn.strdisplaywidth(longer) > columns do -- a word that is wider than a line
-        table.insert(lines, vim.fn.strcharpart(longer, 0, math.floor(columns / 2)))
-        longer = vim.fn.strcharpart(longer, math.floor(columns / 2))
+      while vim.fn.strdisplaywidth(longer) > most do -- a word that is wider than a line
+        table.insert(lines, vim.fn.strcharpart(longer, 0, math.floor(most / 2)))
+        longer = vim.fn.strcharpart(longer, math.floor(most / 2))
       end
       line = longer
     end
     table.insert(lines, line)
   end
   return lines
-end
-
-local function columns()
-  return math.max(10, math.min(COLUMNS, vim.o.columns - 4))
 end
 
 local function scratch(lines)
@@ -51,7 +53,8 @@ local function scratch(lines)
   return buffer
 end
 
---- Opens a float with those lines; nil while the person is in the command-line window, where none can be opened.
+--- Opens a float on a buffer; nil, and the buffer is gone, while the person is in the command-line window, where none
+--- can be opened.
 local function float(buffer, enter, group, config)
   local opened, window = pcall(vim.api.nvim_open_win, buffer, enter, vim.tbl_extend('error', {
     relative = 'editor',
@@ -81,8 +84,7 @@ function M.notify(message, level)
   end
   vim.schedule(function()
     close(notice)
-    local group = GROUPS[level]
-    local shown = float(scratch(wrapped(message, columns())), false, group, {
+    local shown = float(scratch(wrapped(message)), false, GROUPS[level], {
       anchor = 'NE', row = 0, col = vim.o.columns, focusable = false,
     })
     notice = shown
@@ -101,7 +103,7 @@ end
 function M.messages()
   local lines = {}
   for _, message in ipairs(messages) do
-    vim.list_extend(lines, wrapped(message, columns()))
+    vim.list_extend(lines, wrapped(message))
     table.insert(lines, '')
   end
   vim.cmd('botright new')
@@ -109,51 +111,90 @@ function M.messages()
   vim.cmd('normal! G')
 end
 
---- Asks as `vim.ui.select` would, and shows `opts.message` above the choices. Closing it is an answer, too: nil.
-function M.select(choices, opts, on_choice)
-  local lines = { opts.prompt, '' }
-  if opts.message then
-    vim.list_extend(lines, wrapped(opts.message, columns()))
+--- The oldest question in a window, in that half of the screen in which the person does not type. `enter`: the person
+--- wants to answer it.
+local function show(enter)
+  local question = questions[1]
+  if not question then
+    return
+  end
+  if vim.api.nvim_get_current_win() ~= question.window then
+    local row = vim.fn.win_screenpos(0)[1] + vim.fn.winline()
+    question.at_top = row > vim.o.lines / 2
+  end
+  close(question.window)
+  local lines = { question.prompt, '' }
+  if question.message then
+    vim.list_extend(lines, wrapped(question.message))
     table.insert(lines, '')
   end
   local before = #lines
-  for _, choice in ipairs(choices) do
-    table.insert(lines, '  ' .. opts.format_item(choice))
+  for _, choice in ipairs(question.choices) do
+    table.insert(lines, '  ' .. question.format_item(choice))
   end
-  vim.list_extend(lines, { '', 'ENTER takes the line, q closes.' })
+  table.insert(lines, '')
+  vim.list_extend(lines, wrapped(':TurnguardAnswer goes here; then ENTER takes, q closes, ESC leaves.'))
 
-  local function open()
-    local buffer = scratch(lines)
-    local window = float(buffer, true, GROUPS[vim.log.levels.ERROR], {
-      row = math.max(0, math.floor((vim.o.lines - #lines) / 2) - 1),
-      col = math.floor((vim.o.columns - columns()) / 2),
-    })
-    if not window then
-      return vim.api.nvim_create_autocmd('CmdwinLeave', { once = true, callback = vim.schedule_wrap(open) })
-    end
-    vim.cmd('stopinsert')
-    close(notice)
-    vim.wo[window].cursorline = true
-    vim.api.nvim_win_set_cursor(window, { before + 1, 0 })
-
-    local taken
-    local function take()
-      taken = choices[vim.api.nvim_win_get_cursor(window)[1] - before]
-      if taken then
-        close(window)
-      end
-    end
-    vim.keymap.set('n', '<CR>', take, { buffer = buffer })
-    for _, key in ipairs({ 'q', '<Esc>' }) do
-      vim.keymap.set('n', key, function() close(window) end, { buffer = buffer, nowait = true })
-    end
-    vim.api.nvim_create_autocmd('BufWipeout', {
-      buffer = buffer,
-      once = true,
-      callback = vim.schedule_wrap(function() on_choice(taken) end),
-    })
+  local buffer = scratch(lines)
+  local window = float(buffer, enter, GROUPS[vim.log.levels.ERROR], {
+    anchor = question.at_top and 'NE' or 'SE',
+    row = question.at_top and 0 or vim.o.lines - vim.o.cmdheight - 1,
+    col = vim.o.columns,
+    -- So no key of CTRL-W leads here, which could be one typed in passing.
+    focusable = false,
+  })
+  if not window then
+    vim.api.nvim_create_autocmd('CmdwinLeave', { once = true, callback = vim.schedule_wrap(function() show(false) end) })
+    return
   end
-  vim.schedule(open)
+  question.window = window
+  close(notice)
+  vim.wo[window].cursorline = enter
+  vim.api.nvim_win_set_cursor(window, { before + 1, 0 })
+  if vim.api.nvim_get_mode().mode == 'c' then
+    vim.cmd('redraw') -- while a command is typed nothing else is drawn
+  end
+
+  local function answer(choice)
+    table.remove(questions, 1)
+    close(window)
+    show(false)
+    vim.schedule(function() question.on_choice(choice) end)
+  end
+  vim.keymap.set('n', '<CR>', function()
+    local choice = question.choices[vim.api.nvim_win_get_cursor(window)[1] - before]
+    if choice then
+      answer(choice)
+    end
+  end, { buffer = buffer })
+  vim.keymap.set('n', 'q', function() answer(nil) end, { buffer = buffer, nowait = true })
+  -- In another window, since `CTRL-W p` would lead back into this one.
+  vim.keymap.set('n', '<Esc>', function() show(false) end, { buffer = buffer, nowait = true })
+end
+
+--- Asks as `vim.ui.select` would, shows `opts.message` above the choices, and waits for `M.answer`. A window that the
+--- person closed by `:only` and the like is no answer.
+function M.select(choices, opts, on_choice)
+  table.insert(questions, {
+    choices = choices,
+    prompt = opts.prompt,
+    message = opts.message,
+    format_item = opts.format_item,
+    on_choice = on_choice,
+  })
+  if #questions == 1 then
+    vim.schedule(function() show(false) end)
+  end
+end
+
+--- Goes into the oldest question, and shows it again if need be; false if there is none.
+function M.answer()
+  if #questions == 0 then
+    return false
+  end
+  show(true)
+  vim.cmd('stopinsert')
+  return true
 end
 
 return M
