@@ -113,10 +113,10 @@ def loop() -> None:
 def relay(*, is_parsing: bool) -> None:
     """Relays from stdin, as the agent's stdout, to stdout; the client says nothing any more."""
     from turnguard import __version__
-    from turnguard.acp.command import guards
     from turnguard.acp.proxy import Proxy
     from turnguard.acp.relay import Ends, Relay
     from turnguard.process import widen
+    from turnguard.recording import sessions
     from turnguard.settings.sources import Sources
 
     class Unparsed(Proxy):
@@ -126,7 +126,7 @@ def relay(*, is_parsing: bool) -> None:
         def look_later(self, line: bytes) -> None:
             return None
 
-    proxy = (Proxy if is_parsing else Unparsed)(guards(Sources("acp")), version=__version__)
+    proxy = (Proxy if is_parsing else Unparsed)(sessions(Sources("acp")), version=__version__)
     for line in HANDSHAKE:
         proxy.from_client(line, time.monotonic())
     for line in ANSWERS:

@@ -145,7 +145,7 @@ test('@guarded, in the chat: halted at the cap, decided there, and one session f
     );
     await run('continueOnce', { sessionId: id });
     await halted(id);
-    assert.equal(api.sessions.status(id).overrides.length, 1);
+    await until(() => api.sessions.status(id).overrides.length === 1, 'it is shown as continued');
     await run('continueOnce', { sessionId: id, haltId: 0 });
     assert.ok(api.controls.isHalted(id), 'a button of a halt that was decided does nothing');
     await run('stop', { sessionId: id });
@@ -155,7 +155,7 @@ test('@guarded, in the chat: halted at the cap, decided there, and one session f
     void ask('@guarded look again');
     await halted(id);
     assert.equal(looks() - before, 4);
-    assert.equal(api.sessions.status(id).turnId, '2');
+    await until(() => api.sessions.status(id).turnId === '2', 'its second turn is shown');
     assert.equal(chats().length, 1);
     await run('stop', { sessionId: id });
     await until(() => !running(id), 'its end');
